@@ -25,7 +25,7 @@ from ._positions import Delivered
 from ._ranks import Rank
 from ._steps import Steps
 from .errors import InternalError, InvalidArgumentError, OutOfRangeError
-from .service import SKIPS_MAX, ExactTerms, distribute_exactly
+from .service import DEATHS_DEFAULT, ExactTerms, distribute_exactly, unfit_limits
 
 __all__ = ["CountedLoading", "ExactLoading", "LoadingTerms", "UnorderedLoading", "chosen_loading"]
 
@@ -48,6 +48,7 @@ class LoadingTerms:
         last_batch: The end of an epoch, as in ``ms.DataLoader``.
         in_order: Whether the order is fixed.
         max_skips: The number of splits that an epoch may skip because they end their workers.
+        max_deaths: The number of workers that may die while they read one split, before the split is given up.
     """
 
     seed: int
@@ -55,24 +56,26 @@ class LoadingTerms:
     last_batch: str | None = None
     in_order: bool = True
     max_skips: int = 0
+    max_deaths: int = DEATHS_DEFAULT
 
 
 def chosen_loading(dataset: Dataset, terms: LoadingTerms, visitation: str | None, on_workers: bool) -> ExactLoading | None:
     """Returns the batches of a trainer that reads exactly once; ``None`` if the loader reads with the guarantees of the sharding policy.
 
     Raises:
-        InvalidArgumentError: The dataset cannot be read exactly once, or ``max_skips`` is out of range or belongs to another reading.
+        InvalidArgumentError: The dataset cannot be read exactly once, or ``max_skips`` or ``max_deaths`` is out of range or belongs to another reading.
     """
-    max_skips = terms.max_skips
-    if not 0 <= max_skips <= SKIPS_MAX:
-        raise InvalidArgumentError(f"max_skips={max_skips}: expected a number of splits from 0 to {SKIPS_MAX}")
+    max_skips, max_deaths = terms.max_skips, terms.max_deaths
+    if unfit := unfit_limits(max_skips, max_deaths):
+        raise InvalidArgumentError(unfit)
     exact = None
     if visitation == "exactly_once":
         exact = exact_loading(dataset, terms)
     elif visitation is None and on_workers:
         exact = exact_by_default(dataset, terms)
-    if max_skips and exact is None:
-        raise InvalidArgumentError(f"max_skips={max_skips} needs exactly-once reading: pass visitation='exactly_once', or leave max_skips out")
+    for name, value, default in (("max_skips", max_skips, 0), ("max_deaths", max_deaths, DEATHS_DEFAULT)):
+        if value != default and exact is None:
+            raise InvalidArgumentError(f"{name}={value} needs exactly-once reading: pass visitation='exactly_once', or leave {name} out")
     return exact
 
 
@@ -172,7 +175,8 @@ class ExactLoading(StreamLoading):
     def _elements(self, epoch: int, place: Place, service: Any, output: str, *, is_placed: bool) -> Any:
         """Opens a job that continues at a place."""
         own = self._rank.dp_rank, self._rank.dp_size
-        terms = ExactTerms(self._seed, *own, place.split, place.had, is_placed, self._terms.max_skips, self._is_any_order)
+        limits = self._terms.max_skips, self._terms.max_deaths
+        terms = ExactTerms(self._seed, *own, place.split, place.had, is_placed, *limits, self._is_any_order)
         dataset = self._dataset.apply(distribute_exactly(service, terms)).with_output(output)
         return dataset._pass(epoch)
 

@@ -37,7 +37,7 @@ from ._trace import MEMORY_BYTES, Trace
 from ._verdict import LoaderStats
 from ._waits import WaitClock
 from .errors import DataLossError, FailedPreconditionError, InvalidArgumentError, OutOfRangeError
-from .service import ON_LOST, VISITATIONS
+from .service import DEATHS_DEFAULT, ON_LOST, VISITATIONS
 
 __all__ = ["DataLoader"]
 
@@ -107,6 +107,7 @@ class DataLoader:
             ``ms.joined_states``. ``"upstream"`` reads as the tf.data service does: batches in the order of arrival, and every trainer reads the
             whole dataset. By default workers read exactly once if the splits yield the same batches as the whole dataset.
         max_skips: The number of splits of an exactly-once epoch that may be skipped, as in ``ms.service.distribute``. ``len()`` is then unknown.
+        max_deaths: The number of workers that may die while they read one split, as in ``ms.service.distribute``.
         name: The name of the loader in metrics, traces and notebooks. By default a number.
 
     Example:
@@ -147,6 +148,7 @@ class DataLoader:
         on_lost: str = "raise",
         visitation: str | None = None,
         max_skips: int = 0,
+        max_deaths: int = DEATHS_DEFAULT,
         name: str | None = None,
     ) -> None:
         if pin_memory:
@@ -197,13 +199,14 @@ class DataLoader:
         self._loading: Loading
         if isinstance(dataset, Dataset):
             self.batch_size, last = None, last_batch or ("DROP" if drop_last else None)
-            exact_terms = LoadingTerms(seed, found, last, in_order, max_skips)
+            exact_terms = LoadingTerms(seed, found, last, in_order, max_skips, max_deaths)
             exact = chosen_loading(dataset, exact_terms, visitation, service is not None or num_workers > 0)
             self.rank = Rank() if exact is None and dp_rank is None else found
             is_served = service is not None or num_workers > 0
             self._loading = exact or StreamLoading(dataset, on_lost=on_lost, is_served=is_served)
-        elif max_skips:
-            raise InvalidArgumentError(f"max_skips={max_skips} needs an ms.Dataset, which exactly-once reading divides into splits")
+        elif max_skips or max_deaths != DEATHS_DEFAULT:
+            wrong = f"max_skips={max_skips}" if max_skips else f"max_deaths={max_deaths}"
+            raise InvalidArgumentError(f"{wrong} needs an ms.Dataset, which exactly-once reading divides into splits")
         else:
             self.rank = found
             self._loading = loading_of(

@@ -183,6 +183,7 @@ def save(
     *,
     compression: str | None = "AUTO",
     seed: int = 0,
+    max_deaths: int = 3,
     wait: bool = True,
 ) -> Saving:
     """Saves all elements of a dataset with the workers of a service. The workers write the files themselves, each a part of the dataset.
@@ -197,6 +198,7 @@ def save(
         service: The address of the service, as for ``distribute``.
         compression: ``"AUTO"``, ``"LZ4"`` or ``"SNAPPY"`` for LZ4, ``"GZIP"``, or ``None``.
         seed: The seed of operations that have no seed of their own.
+        max_deaths: The number of workers that may die while they save one split, before the save fails: from 2 to 16.
         wait: Whether to return after the save. Otherwise the save continues in a thread, and ends with this process.
 
     Returns:
@@ -218,11 +220,13 @@ def save(
     """
     from ._dataset import Dataset
     from ._saving import packing_of
-    from .service import ExactTerms, _address, distribute_exactly
+    from .service import ExactTerms, _address, distribute_exactly, unfit_limits
 
     if not isinstance(dataset, Dataset):
         raise TypeError(f"save: expected a dataset of Millstream, found {type(dataset).__name__}")
     _address(service)
+    if unfit := unfit_limits(0, max_deaths):
+        raise InvalidArgumentError(f"save: {unfit}")
     place, packing = _local(path, "save"), packing_of(compression)
     if dataset._graph.cardinality == -1:
         raise InvalidArgumentError("save: expected a dataset with an end, found one without: use take")
@@ -237,7 +241,7 @@ def save(
     }
     with _begun(place, said) as (begun, lock):
         writing = dataset._then(dataset._graph.then("write_chunk", path=str(place), packing=packing))
-        terms = ExactTerms(seed, 0, 1, begun.chunks, placed=True)
+        terms = ExactTerms(seed, 0, 1, begun.chunks, placed=True, max_deaths=max_deaths)
         elements = writing.apply(distribute_exactly(service, terms)).with_output("numpy")._pass(0)
         saving = Saving(place, elements, begun, os.dup(lock))
     if wait:

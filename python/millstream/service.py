@@ -553,6 +553,8 @@ VISITATIONS = ("upstream", "exactly_once")
 
 #: The maximum value of ``max_skips``.
 SKIPS_MAX = 1024
+#: The minimum and maximum values of ``max_deaths``, and the default.
+DEATHS_MIN, DEATHS_MAX, DEATHS_DEFAULT = 2, 16, 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -567,6 +569,7 @@ class ExactTerms:
         had: The splits of which trainers have elements, each with their number.
         placed: Whether the position after each element is delivered before the element, as a vector of bytes.
         max_skips: The number of splits that the job may skip because their workers die.
+        max_deaths: The number of workers that may die while they read one split, before the split is given up.
         any_order: Whether elements are delivered as they arrive. Otherwise their order is that of the splits.
     """
 
@@ -577,6 +580,7 @@ class ExactTerms:
     had: dict[int, int] = dataclasses.field(default_factory=dict)
     placed: bool = False
     max_skips: int = 0
+    max_deaths: int = DEATHS_DEFAULT
     any_order: bool = False
 
 
@@ -673,6 +677,7 @@ def distribute(
     dp_rank: int | None = None,
     dp_size: int | None = None,
     max_skips: int = 0,
+    max_deaths: int = DEATHS_DEFAULT,
     in_order: bool = True,
 ) -> Callable[[Dataset], Dataset]:
     """Runs all operations before this transformation on the workers of a service. Pass the result to ``Dataset.apply``.
@@ -700,9 +705,11 @@ def distribute(
         dp_rank: The number of this trainer, which reads its part of the splits. By default the rank that ``ms.rank`` finds. Only for
             ``"exactly_once"``.
         dp_size: The number of trainers. Only for ``"exactly_once"``.
-        max_skips: The number of splits that a job may skip, each with a ``DataLossWarning``, because three workers died while they read the
-            split. A job that may skip no further split raises a ``UserFunctionError``, which names the split and the workers. Only for
-            ``"exactly_once"``.
+        max_skips: The number of splits that a job may skip, each with a ``DataLossWarning``, because ``max_deaths`` workers died while they
+            read the split. A job that may skip no further split raises a ``UserFunctionError``, which names the split and the workers. Only
+            for ``"exactly_once"``.
+        max_deaths: The number of workers that may die while they read one split, before the job skips the split or fails: from 2 to 16. Use
+            more than 3 where machines end often, such as spot machines that are preempted without notice. Only for ``"exactly_once"``.
         in_order: Whether the order is fixed. With ``False`` elements are delivered as they arrive, so a slow split delays no other split. Only
             for ``"exactly_once"``.
 
@@ -732,24 +739,36 @@ def distribute(
         target_workers,
         on_lost,
         dispatcher_timeout_s,
-        exactly_once=_exactly(visitation, seed, dp_rank, dp_size, max_skips, in_order),
+        exactly_once=_exactly(visitation, seed, dp_rank, dp_size, max_skips, max_deaths, in_order),
     )
 
     return _application(terms, travel)
 
 
-def _exactly(visitation: str, seed: int, dp_rank: int | None, dp_size: int | None, max_skips: int, in_order: bool) -> ExactTerms | None:
+def _exactly(
+    visitation: str, seed: int, dp_rank: int | None, dp_size: int | None, max_skips: int, max_deaths: int, in_order: bool
+) -> ExactTerms | None:
     """Returns the terms of an exactly-once job from the arguments of ``distribute``; ``None`` for another visitation."""
     if visitation not in VISITATIONS:
         raise ValueError(f"visitation {visitation!r}: use {' or '.join(map(repr, VISITATIONS))}")
-    if not 0 <= max_skips <= SKIPS_MAX:
-        raise ValueError(f"max_skips={max_skips}: expected a number of splits from 0 to {SKIPS_MAX}")
+    if unfit := unfit_limits(max_skips, max_deaths):
+        raise ValueError(unfit)
     if visitation == "exactly_once":
         found = rank(dp_rank, dp_size)
-        return ExactTerms(seed, found.dp_rank, found.dp_size, max_skips=max_skips, any_order=not in_order)
-    if seed != 0 or dp_rank is not None or dp_size is not None or max_skips or not in_order:
+        return ExactTerms(seed, found.dp_rank, found.dp_size, max_skips=max_skips, max_deaths=max_deaths, any_order=not in_order)
+    is_limited = max_skips != 0 or max_deaths != DEATHS_DEFAULT
+    if seed != 0 or dp_rank is not None or dp_size is not None or is_limited or not in_order:
         advice = "leave them out, or pass visitation='exactly_once'"
-        raise ValueError(f"seed, dp_rank, dp_size, max_skips and in_order belong to visitation='exactly_once': {advice}")
+        raise ValueError(f"seed, dp_rank, dp_size, max_skips, max_deaths and in_order belong to visitation='exactly_once': {advice}")
+    return None
+
+
+def unfit_limits(max_skips: int, max_deaths: int) -> str | None:
+    """Returns the reason for which a job cannot have these limits on splits that end their workers; ``None`` if it can."""
+    if not 0 <= max_skips <= SKIPS_MAX:
+        return f"max_skips={max_skips}: expected a number of splits from 0 to {SKIPS_MAX}"
+    if not DEATHS_MIN <= max_deaths <= DEATHS_MAX:
+        return f"max_deaths={max_deaths}: expected a number of workers from {DEATHS_MIN} to {DEATHS_MAX}"
     return None
 
 

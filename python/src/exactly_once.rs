@@ -26,6 +26,8 @@ pub(crate) struct ExactArguments {
     placed: bool,
     /// The number of splits that the job may skip because they end their workers.
     max_skips: u32,
+    /// The number of workers that may die while they read one split, before the split is given up.
+    max_deaths: u32,
     any_order: bool,
 }
 
@@ -41,8 +43,8 @@ impl From<ExactArguments> for ExactTerms {
             },
             placed: terms.placed,
             poison: PoisonLimits {
+                max_deaths: terms.max_deaths,
                 max_skips: terms.max_skips,
-                ..PoisonLimits::default()
             },
             any_order: terms.any_order,
         }

@@ -7,6 +7,7 @@ import signal
 import time
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -93,21 +94,51 @@ def test_a_resumed_loader_meets_no_skipped_split(service: ms.LocalService) -> No
     assert found == sorted(set(found)) and set(range(200)) - set(found) <= set(range(20, 40))
 
 
-@pytest.mark.parametrize(("options", "said"), [({"max_skips": -1}, "from 0 to 1024"), ({"max_skips": 1025}, "from 0 to 1024")])
-def test_unfit_numbers_of_skips_are_refused(options: dict[str, int], said: str) -> None:
+def test_max_deaths_limits_the_dead_workers(service: ms.LocalService) -> None:
+    with pytest.raises(UserFunctionError, match=r"2 workers died .* max_deaths"):
+        list(batches(service).apply(exactly(service, max_deaths=2)))
+
+
+def test_a_loader_gives_its_limit_of_deaths(service: ms.LocalService) -> None:
+    loader = ms.DataLoader(batches(service), service=service, visitation="exactly_once", output="numpy", max_deaths=2)
+    with pytest.raises(UserFunctionError, match="2 workers died"):
+        list(loader)
+
+
+def test_a_save_gives_its_limit_of_deaths(service: ms.LocalService, tmp_path: Path) -> None:
+    with pytest.raises(UserFunctionError, match="2 workers died"):
+        ms.service.save(batches(service), tmp_path / "saved", service, max_deaths=2)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"max_skips": -1}, "from 0 to 1024"),
+        ({"max_skips": 1025}, "from 0 to 1024"),
+        ({"max_deaths": 1}, "from 2 to 16"),
+        ({"max_deaths": 17}, "from 2 to 16"),
+    ],
+)
+def test_unfit_limits_are_refused(options: dict[str, int], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         distribute("distributed_epoch", "localhost:1", visitation="exactly_once", **options)
     with pytest.raises(InvalidArgumentError, match=said):
         ms.DataLoader(Dataset.range(8).batch(2), visitation="exactly_once", **options)
 
 
-def test_skips_need_exactly_once_reading() -> None:
+def test_limits_need_exactly_once_reading() -> None:
     with pytest.raises(ValueError, match="exactly_once"):
         distribute("distributed_epoch", "localhost:1", max_skips=1)
     with pytest.raises(InvalidArgumentError, match="exactly_once"):
         ms.DataLoader(Dataset.range(8).batch(2), visitation="upstream", max_skips=1)
     with pytest.raises(InvalidArgumentError, match=r"ms\.Dataset"):
         ms.DataLoader([1, 2, 3], max_skips=1)
+    with pytest.raises(ValueError, match="exactly_once"):
+        distribute("distributed_epoch", "localhost:1", max_deaths=4)
+    with pytest.raises(InvalidArgumentError, match="max_deaths=4 needs exactly-once"):
+        ms.DataLoader(Dataset.range(8).batch(2), visitation="upstream", max_deaths=4)
+    with pytest.raises(InvalidArgumentError, match="max_deaths=4"):
+        ms.DataLoader([1, 2, 3], max_deaths=4)
     with pytest.raises(InvalidArgumentError, match="DROP"):
         ms.DataLoader(Dataset.range(8).batch(2), visitation="exactly_once", max_skips=1, last_batch="DROP")
 

@@ -113,7 +113,10 @@ impl ServiceState {
             skips => format!("the job has skipped {skipped} splits of at most max_skips = {skips}"),
         };
         let poison = self.tables.describe_poison(id, &run, limits);
-        let message = format!("{poison}. Remove the element that ends its process, or {advice}");
+        let message = format!(
+            "{poison}. Remove the element that ends its process, or {advice}. If the workers died of other causes, \
+             such as preempted machines, raise max_deaths"
+        );
         self.fail_iteration(id, &run, message, worker_address);
     }
 
