@@ -13,6 +13,11 @@ const EPOCHS: u64 = 300;
 /// The number of epochs within which each defect must be found.
 const DEFECT_EPOCHS: u64 = 1000;
 
+/// The seeds of worlds that broke a promise.
+///
+/// - 2354: a worker drained while a job had no trainer, and kept the job's splits for as long as it had other tasks.
+const PAST_FAILURES: [u64; 1] = [2354];
+
 /// Runs the world of a seed. Returns the panic message if a promise is broken.
 fn attempt(seed: u64, defect: Option<SimDefect>) -> Result<Tally, String> {
     catch_unwind(AssertUnwindSafe(|| run(seed, defect, false))).map_err(|panic| {
@@ -80,6 +85,16 @@ fn every_epoch_is_delivered_exactly_once() {
             tally.given_up >= epochs / 100 && tally.fenced >= epochs / 100,
             "{tally:?}"
         );
+    }
+}
+
+/// Repeats the worlds in which longer runs found defects that are mended now.
+#[test]
+fn worlds_of_past_failures_end() {
+    for seed in PAST_FAILURES {
+        if let Err(text) = attempt(seed, None) {
+            panic!("{text:.3000}");
+        }
     }
 }
 
