@@ -6,22 +6,27 @@ use crate::store::StoreError;
 /// The error of a request to etcd.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EtcdError {
-    /// No member has answered in time. The network, the members, or their quorum is at fault.
+    /// No member has answered in time. The network, the members, their quorum or the settings of TLS are at
+    /// fault.
     #[error(
-        "etcd at {members} does not answer: {reason}; check that etcd runs there and that most of its members live"
+        "etcd at {members} does not answer: {reason}; check that etcd runs there and that most of its members live{tls}"
     )]
     Unreachable {
         /// The members that were asked.
         members: String,
         /// The reason of the last attempt.
         reason: String,
+        /// The advice for a connection that was opened and then failed, or nothing.
+        tls: &'static str,
     },
     /// etcd refuses the user, or the user may not use the prefix.
     #[error(
-        "etcd at {members} refuses this dispatcher: {reason}; check --store-user, its password file, and the rights of the \
-         user on the prefix"
+        "etcd at {members} refuses this dispatcher: {reason}; check --store-user and its password file. The user needs the \
+         right to read and write all keys that begin with {prefix}/"
     )]
     Denied {
+        /// The prefix.
+        prefix: String,
         /// The members that were asked.
         members: String,
         /// The reason of etcd.

@@ -186,6 +186,7 @@ impl Members {
                 () = tokio::time::sleep_until(deadline) => {
                     return Err(EtcdError::Unreachable {
                         members: self.config.names(),
+                        tls: self.advice_on_tls(&reason),
                         reason,
                     });
                 }
@@ -256,6 +257,22 @@ impl Members {
         Ok(client)
     }
 
+    /// Returns the advice for a connection that was opened and then failed. A refused client certificate and
+    /// an encrypted port look like that.
+    fn advice_on_tls(&self, reason: &str) -> &'static str {
+        let (has_failed, config) = (reason.contains("transport error"), &self.config);
+        match (has_failed, config.is_encrypted, &config.identity) {
+            (false, ..) => "",
+            (true, false, _) => ". If etcd is encrypted, write etcds://",
+            (true, true, None) => {
+                ". If etcd asks for certificates of its clients, give --store-cert FILE and --store-key FILE"
+            }
+            (true, true, Some(_)) => {
+                ". Check that --store-ca names the certificates that sign those of etcd, and that --store-cert and --store-key fit"
+            }
+        }
+    }
+
     /// Decides whether another attempt may succeed.
     fn judge(&self, error: &Error) -> Verdict {
         let members = || self.config.names();
@@ -267,15 +284,19 @@ impl Members {
         };
         let reason = status.message().to_owned();
         let says = |text: &str| reason.contains(text);
+        let denied = |reason| {
+            Verdict::GiveUp(EtcdError::Denied {
+                prefix: self.config.prefix.clone(),
+                members: members(),
+                reason,
+            })
+        };
         match i32::from(status.code()) {
             code::RESOURCE_EXHAUSTED if says("space") => Verdict::GiveUp(EtcdError::Full {
                 members: members(),
                 reason,
             }),
-            code::UNAUTHENTICATED | code::PERMISSION_DENIED => Verdict::GiveUp(EtcdError::Denied {
-                members: members(),
-                reason,
-            }),
+            code::UNAUTHENTICATED | code::PERMISSION_DENIED => denied(reason),
             code::OUT_OF_RANGE if says("compacted") => {
                 Verdict::GiveUp(EtcdError::Compacted { members: members() })
             }
@@ -284,10 +305,7 @@ impl Members {
             code::INVALID_ARGUMENT | code::FAILED_PRECONDITION
                 if says("auth") || says("user name") || says("permission") =>
             {
-                Verdict::GiveUp(EtcdError::Denied {
-                    members: members(),
-                    reason,
-                })
+                denied(reason)
             }
             code::INVALID_ARGUMENT => Verdict::GiveUp(EtcdError::Other(format!(
                 "etcd at {} refuses a request: {reason}; start etcd with its default limits --max-txn-ops 128 and \

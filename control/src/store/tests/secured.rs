@@ -65,8 +65,13 @@ fn changed_roles_depose_no_leader() {
     let refused = EtcdCandidate::connect(config.clone(), vec!["key".to_owned()]).unwrap_err();
     assert!(matches!(refused, EtcdError::Denied { .. }), "{refused}");
     config.user = None;
-    let refused = EtcdCandidate::connect(config, vec!["key".to_owned()]).unwrap_err();
+    let refused = EtcdCandidate::connect(config.clone(), vec!["key".to_owned()]).unwrap_err();
     assert!(matches!(refused, EtcdError::Denied { .. }), "{refused}");
+    // The role of this user permits other keys only.
+    config.user = Some(user("low"));
+    "other".clone_into(&mut config.prefix);
+    let refused = EtcdCandidate::connect(config, vec!["key".to_owned()]).unwrap_err();
+    assert!(refused.to_string().contains("begin with other/"), "{refused}");
 }
 
 /// Tests that commits to an etcd without space are refused as such, and are stored later.
@@ -174,4 +179,5 @@ fn encrypted_members_serve_known_certificates() {
     config.identity = Some((tls.certificate, tls.key));
     let error = connect(&config).unwrap_err();
     assert!(matches!(error, EtcdError::Unreachable { .. }), "{error}");
+    assert!(error.to_string().contains("--store-ca"), "{error}");
 }
