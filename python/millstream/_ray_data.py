@@ -159,9 +159,9 @@ def to_dataset(dataset: Dataset, *, parallelism: int | None = None, service: Any
 
     Tasks of Ray compute the elements, each task a part of the dataset. The splits of the source are divided if the parts then yield the elements
     of the whole dataset. Otherwise, for example after ``take`` or a ``batch`` across splits, each task computes all elements and keeps its
-    share: pass ``parallelism=1``, or apply such operations to the result. Pass ``parallelism=1`` also after ``deterministic=False``, because the
-    tasks do not agree on the order then. All tasks use one seed for operations without a seed. A dataset that reads a service is read by one
-    task, because its workers compute the elements in parallel. The columns are the components of the elements; an element that is no dict has the column ``item``,
+    share: pass ``parallelism=1``, or apply such operations to the result. All tasks use one seed for operations without a seed, and keep the
+    order of parallel operations, also with ``deterministic=False``. A dataset that reads a service is read by one task, because its workers
+    compute the elements in parallel. The columns are the components of the elements; an element that is no dict has the column ``item``,
     or ``item_0``, ``item_1`` and so on for a tuple.
 
     Args:
@@ -230,7 +230,10 @@ def _share(dataset: Dataset, parts: int, part: int, seed: int) -> Dataset:
         is_alike = graph.is_alike_on_splits()
     except InvalidArgumentError:
         is_alike = False
-    return dataset._then(graph.sharded("splits", parts, part)) if is_alike else dataset.shard(parts, part)
+    if is_alike:
+        return dataset._then(graph.sharded("splits", parts, part))
+    # Each task counts all elements, so the tasks must agree on the order.
+    return dataset._then(dataset._graph.same_everywhere(seed)).shard(parts, part)
 
 
 def _columns(element: Any) -> dict[str, Any]:

@@ -44,6 +44,12 @@ impl Graph {
         Graph::new(exact.into())
     }
 
+    /// Returns the dataset with the same elements in the same order in every process.
+    fn same_everywhere(&self, seed: u64) -> PyResult<Graph> {
+        let graph = self.dataset().graph().map_err(failure::dataset)?;
+        Graph::new(graph.same_everywhere(seed).into())
+    }
+
     /// Returns whether the dataset yields on its splits alone the elements of the whole source.
     fn is_alike_on_splits(&self) -> PyResult<bool> {
         let graph = self.dataset().graph().map_err(failure::dataset)?;

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -95,6 +97,17 @@ def test_tasks_divide_the_work(tmp_path: Path) -> None:
     found = [int(x) for part in range(4) for x in _ray_data._share(numbers, 4, part, 0)]
     assert sorted(found) == list(range(3000))
     assert sorted(map(int, calls.read_text().split())) == list(range(3000))
+
+
+def test_tasks_agree_on_the_order_of_unordered_maps() -> None:
+    def slow(x: object) -> object:
+        time.sleep(random.random() * 0.01)
+        return x
+
+    spec = ms.TensorSpec((), ms.int64)
+    numbers = ms.Dataset.range(200).map_python(slow, element_spec=spec, num_parallel_calls=4, deterministic=False).take(100)
+    found = [int(x) for part in range(4) for x in _ray_data._share(numbers, 4, part, 0)]
+    assert sorted(found) == list(range(100))
 
 
 @pytest.mark.parametrize("last", ["batch", "take", "shuffle", "filter", "skip"])
