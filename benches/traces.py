@@ -33,12 +33,14 @@ class Collector(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     #: The number of bytes that arrived.
     taken = 0
+    lock = threading.Lock()
 
     def do_POST(self) -> None:
         """Takes spans."""
         size = int(self.headers["Content-Length"])
         self.rfile.read(size)
-        Collector.taken += size
+        with Collector.lock:
+            Collector.taken += size
         self.send_response(200)
         self.send_header("Content-Type", "application/x-protobuf")
         self.send_header("Content-Length", "0")

@@ -75,7 +75,8 @@ impl fmt::Display for Notice {
             ),
             Self::NoWorkers { dispatcher, since_s } => write!(
                 f,
-                "waiting for workers: none registered at {dispatcher} that this reader may read, since {since_s} s"
+                "waiting for workers: none registered at {dispatcher} that this reader may read, since {since_s} s. Start workers: \
+                 millstream worker --dispatcher {dispatcher}"
             ),
             Self::NoTasks { dispatcher, since_s } => write!(
                 f,

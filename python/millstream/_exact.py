@@ -48,7 +48,7 @@ class LoadingTerms:
         last_batch: The end of an epoch, as in ``ms.DataLoader``.
         in_order: Whether the order is fixed.
         max_skips: The number of splits that an epoch may skip because they end their workers.
-        max_deaths: The number of workers that may die while they read one split, before the split is given up.
+        max_deaths: The number of dead workers after which a split is given up. Each of them held the split when it died.
     """
 
     seed: int

@@ -107,7 +107,7 @@ class DataLoader:
             ``ms.joined_states``. ``"upstream"`` reads as the tf.data service does: batches in the order of arrival, and every trainer reads the
             whole dataset. By default workers read exactly once if the splits yield the same batches as the whole dataset.
         max_skips: The number of splits of an exactly-once epoch that may be skipped, as in ``ms.service.distribute``. ``len()`` is then unknown.
-        max_deaths: The number of workers that may die while they read one split, as in ``ms.service.distribute``.
+        max_deaths: The number of dead workers after which a split is given up, as in ``ms.service.distribute``.
         name: The name of the loader in metrics, traces and notebooks. By default a number.
 
     Example:
@@ -198,6 +198,7 @@ class DataLoader:
             seed = 0 if generator is None else int(generator.initial_seed())
         self._loading: Loading
         if isinstance(dataset, Dataset):
+            _refuse_sample_arguments(batch_size, shuffle=shuffle, sampler=sampler, batch_sampler=batch_sampler, collate_fn=collate_fn)
             self.batch_size, last = None, last_batch or ("DROP" if drop_last else None)
             exact_terms = LoadingTerms(seed, found, last, in_order, max_skips, max_deaths)
             exact = chosen_loading(dataset, exact_terms, visitation, service is not None or num_workers > 0)
@@ -678,3 +679,15 @@ class DataLoader:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._lane = None if self.device is None else lane_of(self.device)
+
+
+def _refuse_sample_arguments(batch_size: int | None, **given: Any) -> None:
+    """Refuses arguments that choose and join samples, because the elements of an ``ms.Dataset`` are batches in their order."""
+    wrong = [name for name, value in given.items() if value is not None and value is not False]
+    if batch_size not in (None, 1):
+        wrong.insert(0, "batch_size")
+    if wrong:
+        raise InvalidArgumentError(
+            f"{', '.join(wrong)}: an ms.Dataset has no such arguments, because its elements are the batches of the loader: call .shuffle(...) and "
+            ".batch(...) on the dataset, and leave the arguments out"
+        )

@@ -190,8 +190,14 @@ class Controller:
         offering = [node for node in found if node.offers(needs, self._terms.near)]
         free = sum(node.room(needs) >= 1.0 for node in offering)
         near = "" if self._terms.near is None else f" and the resource {self._terms.near}"
-        full = "" if free == len(offering) else f"; processes of Ray fill {len(offering) - free} further nodes that are large enough"
-        return f"{free} of {len(found)} nodes of Ray have room for a worker with {dict(needs)}{near}{full}"
+        serving = f"{self._serving()} of {self._plan.scale.target} workers serve"
+        if free:
+            return f"{serving}, and {free} of {len(found)} nodes of Ray have room for a worker with {dict(needs)}{near}"
+        if offering:
+            cause = f"processes of Ray use {len(offering)} of {len(found)} nodes that are large enough"
+        else:
+            cause = f"none of {len(found)} nodes of Ray is large enough"
+        return f"{serving}. No node has room for a worker with {dict(needs)}{near}: {cause}. Ask for fewer workers or resources, or add nodes"
 
     def _run(self) -> None:
         while not self._is_closing.is_set():

@@ -198,7 +198,7 @@ def save(
         service: The address of the service, as for ``distribute``.
         compression: ``"AUTO"``, ``"LZ4"`` or ``"SNAPPY"`` for LZ4, ``"GZIP"``, or ``None``.
         seed: The seed of operations that have no seed of their own.
-        max_deaths: The number of workers that may die while they save one split, before the save fails: from 2 to 16.
+        max_deaths: The number of dead workers after which the save fails, from 2 to 16. Each of them held the same split when it died.
         wait: Whether to return after the save. Otherwise the save continues in a thread, and ends with this process.
 
     Returns:

@@ -55,9 +55,19 @@ class RayService:
     """
 
     def __init__(self, target: str, controller: Any, key: str) -> None:
-        #: The address of the dispatcher, as ``millstream://host:port``.
-        self.target = target
-        self._controller, self._key = controller, key
+        self._target, self._controller, self._key = target, controller, key
+        self._is_closed = False
+
+    @property
+    def target(self) -> str:
+        """The address of the dispatcher, as ``millstream://host:port``.
+
+        Raises:
+            FailedPreconditionError: This object has closed the service.
+        """
+        if self._is_closed:
+            raise FailedPreconditionError(f"the service at {self._target} was closed: start another one with ms.ray.serve")
+        return self._target
 
     def workers(self) -> list[dict[str, Any]]:
         """Lists the workers.
@@ -88,6 +98,7 @@ class RayService:
 
     def close(self) -> None:
         """Drains the workers, and ends the service. Does nothing if the service has ended."""
+        self._is_closed = True
         try:
             _answer(self._controller.close.remote(), END_S)
         except (DeadlineExceededError, UnavailableError):
@@ -103,10 +114,10 @@ class RayService:
         self.close()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _received, (self.target, self._controller, self._key)
+        return _received, (self._target, self._controller, self._key)
 
     def __repr__(self) -> str:
-        return f"<millstream.ray.RayService {self.target}>"
+        return f"<millstream.ray.RayService {self._target}>"
 
 
 def serve(

@@ -569,7 +569,7 @@ class ExactTerms:
         had: The splits of which trainers have elements, each with their number.
         placed: Whether the position after each element is delivered before the element, as a vector of bytes.
         max_skips: The number of splits that the job may skip because their workers die.
-        max_deaths: The number of workers that may die while they read one split, before the split is given up.
+        max_deaths: The number of dead workers after which a split is given up. Each of them held the split when it died.
         any_order: Whether elements are delivered as they arrive. Otherwise their order is that of the splits.
     """
 
@@ -708,8 +708,8 @@ def distribute(
         max_skips: The number of splits that a job may skip, each with a ``DataLossWarning``, because ``max_deaths`` workers died while they
             read the split. A job that may skip no further split raises a ``UserFunctionError``, which names the split and the workers. Only
             for ``"exactly_once"``.
-        max_deaths: The number of workers that may die while they read one split, before the job skips the split or fails: from 2 to 16. Use
-            more than 3 where machines end often, such as spot machines that are preempted without notice. Only for ``"exactly_once"``.
+        max_deaths: The number of dead workers after which a split is given up, from 2 to 16. Each of them held the split when it died. Use more
+            than 3 where machines end often, such as spot machines that are preempted without notice. Only for ``"exactly_once"``.
         in_order: Whether the order is fixed. With ``False`` elements are delivered as they arrive, so a slow split delays no other split. Only
             for ``"exactly_once"``.
 

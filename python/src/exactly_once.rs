@@ -26,7 +26,7 @@ pub(crate) struct ExactArguments {
     placed: bool,
     /// The number of splits that the job may skip because they end their workers.
     max_skips: u32,
-    /// The number of workers that may die while they read one split, before the split is given up.
+    /// The number of dead workers after which a split is given up. Each of them held the split when it died.
     max_deaths: u32,
     any_order: bool,
 }

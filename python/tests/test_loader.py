@@ -655,6 +655,17 @@ def test_unbatchable_samples_say_what_to_do() -> None:
             list(DataLoader(samples, batch_size=2, output="numpy"))
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [{"batch_size": 8}, {"shuffle": True}, {"sampler": [1]}, {"batch_sampler": [[1]]}, {"collate_fn": list}],
+)
+def test_a_dataset_of_batches_takes_no_arguments_for_samples(arguments: dict[str, Any]) -> None:
+    batches = ms.Dataset.range(16).batch(4)
+    with pytest.raises(ms.errors.InvalidArgumentError, match=rf"{next(iter(arguments))}: an ms\.Dataset has no such arguments"):
+        DataLoader(batches, **arguments)
+    assert len(list(DataLoader(batches, batch_size=None, shuffle=False, output="numpy"))) == 4
+
+
 def test_arguments_that_cannot_be_are_refused() -> None:
     for arguments, says in (
         ({"num_workers": -1}, "num_workers=-1"),

@@ -175,7 +175,10 @@ fn a_reader_without_workers_says_so_and_ends() {
         let text: Vec<String> = told.lock().iter().map(Notice::to_string).collect();
         assert_eq!(
             text,
-            ["waiting for workers: none registered at dispatcher:1 that this reader may read, since 2 s"]
+            [
+                "waiting for workers: none registered at dispatcher:1 that this reader may read, since 2 s. Start workers: \
+                millstream worker --dispatcher dispatcher:1"
+            ]
         );
         assert_eq!(read.reader.stats().bottleneck, Bottleneck::NoWorkers);
     });

@@ -43,9 +43,9 @@ impl ServiceState {
         // No other worker can continue these tasks at the position where they stop (C10.3).
         let cannot_go_on = self.tables.is_coordinated(iteration) || self.tables.is_cached(iteration);
         let is_unread = self.tables.readers(task).is_empty();
-        // Other tasks repeat the splits of an exactly-once job. A client that joins later must not wait for
-        // them until this worker leaves. Every other unread task stays until then, so that the worker can
-        // return the splits that it has not started (C10.4).
+        // Other tasks repeat the splits of an exactly-once job. If its client has not joined yet, the client
+        // must not wait for them until this worker leaves. Every other unread task stays until then, so that
+        // the worker can return the splits that it has not started (C10.4).
         let is_repeated = is_unread && self.tables.is_exactly_once(iteration);
         let must_go = !self.tables.books.is_dynamic(iteration) || cannot_go_on;
         let is_removed = is_repeated || (is_running && must_go);

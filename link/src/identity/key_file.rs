@@ -290,7 +290,7 @@ pub enum KeyError {
         source: KeyTextError,
     },
     /// The file cannot be read.
-    #[error("cannot read key file {path}: {source}", path = path.display())]
+    #[error("cannot read key file {path}: {source}{}", cure(.source), path = path.display())]
     Read {
         /// The path of the file.
         path: PathBuf,
@@ -325,6 +325,17 @@ pub enum KeyError {
         "no directory for this user's key: set HOME or XDG_DATA_HOME to an absolute path, or give --key FILE"
     )]
     NoHome,
+}
+
+/// Returns the remedy for a key file that cannot be read.
+fn cure(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound => {
+            "; correct --key or MILLSTREAM_KEY, or make a key with `millstream key --out FILE`"
+        }
+        io::ErrorKind::PermissionDenied => "; let the user of this process own the file, with chown",
+        _ => "",
+    }
 }
 
 impl KeyError {

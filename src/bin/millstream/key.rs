@@ -1,7 +1,7 @@
 //! `millstream key`: prints or generates keys.
 
 use std::fs::OpenOptions;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 #[cfg(unix)]
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -93,7 +93,13 @@ fn write(path: &Path, text: &str) -> Result<(), String> {
     let written = options
         .open(path)
         .and_then(|mut file| file.write_all(format!("{text}\n").as_bytes()));
-    written.map_err(|error| format!("--out {}: {error}", path.display()))
+    written.map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => format!(
+            "--out {}: the file exists already, and a key is never overwritten: use that key, or choose another name",
+            path.display()
+        ),
+        _ => format!("--out {}: {error}", path.display()),
+    })
 }
 
 /// Returns the source of the key: the flag, else the environment, else the user's own file.

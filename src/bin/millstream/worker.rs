@@ -67,6 +67,7 @@ fn functions(args: &WorkerArgs, key: &LoadedKey) -> Result<Functions, String> {
     let builtin = functions::builtin(Some(key));
     #[cfg(target_os = "linux")]
     {
+        warn_of_missing(args.python.as_deref());
         let mut interpreter = interpreter(args.python.as_deref());
         for name in &args.python_env {
             interpreter.environment.allow(name);
@@ -81,6 +82,16 @@ fn functions(args: &WorkerArgs, key: &LoadedKey) -> Result<Functions, String> {
     }
     #[cfg(not(target_os = "linux"))]
     Ok(builtin)
+}
+
+/// Warns of an interpreter that does not exist. Datasets without Python code do not need it.
+#[cfg(target_os = "linux")]
+fn warn_of_missing(python: Option<&Path>) {
+    // A name without a slash is looked for on the `PATH`.
+    if let Some(path) = python.filter(|path| path.components().count() > 1 && !path.exists()) {
+        let path = path.display();
+        tracing::warn!("--python {path} does not exist: datasets with Python code will fail on this worker");
+    }
 }
 
 /// Returns the interpreter that the flag --python or the environment names. Without one, returns the

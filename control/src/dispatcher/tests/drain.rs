@@ -2,11 +2,10 @@
 
 use millstream_link::Role;
 
-use super::rig::{READER, Rig, facts};
+use super::rig::{READER, Rig};
 use crate::dispatcher::{ClientPush, IterationStatus, Phase, Request, StopReason, WorkerPush};
-use crate::exactly_once::ExactlyOnce;
 use crate::id::{ClientId, SessionId, TaskId};
-use crate::job::{JobParameters, Policy};
+use crate::job::Policy;
 use crate::split::{LeaseRange, Seen};
 
 /// Tests a draining worker, also across a restart of the dispatcher and a reconnection of the worker
@@ -174,31 +173,6 @@ fn an_unread_task_is_stopped_and_returns_splits() {
         assert_eq!(status.splits_lost, 0);
         assert_eq!((status.splits_leased, status.sources[0].remaining), (0, 100));
     }
-}
-
-/// Tests a draining worker whose task no client reads. The task's splits must not wait until the worker leaves,
-/// because a client that joins later needs them (C10.4).
-#[test]
-fn unread_exactly_once_tasks_free_splits_at_once() {
-    let mut rig = Rig::new();
-    let dataset = rig.register(None, facts()).unwrap();
-    let parameters = JobParameters {
-        in_order: true,
-        exactly_once: Some(ExactlyOnce::whole(7)),
-        ..JobParameters::new(dataset, Policy::Dynamic)
-    };
-    let job = rig.job(None, parameters).unwrap();
-    let leaving = rig.worker(1, "one:1");
-    let client = rig.client(job);
-    let task = rig.tasks(leaving)[0];
-    rig.lease(leaving, task).unwrap();
-    drain(&mut rig, leaving);
-    assert_eq!(stops(&rig, leaving), [], "a task with a reader is not stopped");
-    rig.ask(READER, Role::Read, Request::Release { client }).unwrap();
-    assert_eq!(stops(&rig, leaving), [(task, StopReason::Draining)]);
-    let status = iteration(&rig);
-    assert_eq!((status.splits_leased, status.splits_lost), (0, 0));
-    assert_eq!(status.sources[0].remaining, 100);
 }
 
 /// Tests that a stopped task never starts again. A restarted task would settle the splits that it had begun

@@ -307,6 +307,49 @@ fn only_the_first_waiting_reader_joins() {
     assert_eq!(refusal.code, Code::FailedPrecondition);
 }
 
+/// Tests a trainer that joins after tasks have begun, because the dispatcher was restarted while it planned the
+/// splits. Meanwhile the worker of a running or finished task drains (C10.4).
+#[test]
+fn late_trainers_get_the_splits_of_drained_workers() {
+    for has_finished in [false, true] {
+        let mut rig = Rig::new();
+        rig.plans_itself = false;
+        let job = job(&mut rig, ExactlyOnce::whole(7));
+        rig.send(READER, Role::Read, open(job));
+        rig.restart();
+        let (dies, lives) = (rig.worker(1, "dies:1"), rig.worker(2, "lives:2"));
+        let (iteration, result) = (rig.planning[0], rig.plan.clone());
+        rig.event(Event::SplitsPlanned { iteration, result });
+        let (gone, kept) = (rig.tasks(dies)[0], rig.tasks(lives)[0]);
+        assert_eq!(leased(&mut rig, dies, gone), [(0, 0)]);
+        while has_finished && !leased(&mut rig, lives, kept).is_empty() {}
+        if has_finished {
+            let request = Request::FinishTask {
+                task: gone,
+                delivered: false,
+                exhausted: true,
+                cut_short: false,
+            };
+            rig.ask(dies, Role::Worker, request).unwrap();
+        } else {
+            leased(&mut rig, lives, kept);
+        }
+        rig.ask(dies, Role::Worker, Request::DrainWorker).unwrap();
+        let client = rig.client(job);
+        let mut exact = Exact {
+            rig,
+            job,
+            client,
+            dies,
+            lives,
+            gone,
+            kept,
+        };
+        assert_eq!(exact.read_all(), [(0, 1)]);
+        exact.check_complete();
+    }
+}
+
 /// C16.2
 #[test]
 fn unfit_parameters_of_exact_jobs_are_refused() {

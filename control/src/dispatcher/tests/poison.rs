@@ -265,7 +265,9 @@ fn a_job_skips_as_many_splits_as_allowed() {
     assert_eq!(poisoned.read(worker, 1), [[1]]);
     poisoned.kill(worker, &[]);
     assert_eq!(poisoned.status().phase, Phase::Finished);
-    assert!(poisoned.failures()[0].contains("skipped 1 splits of at most max_skips = 1"));
+    assert!(
+        poisoned.failures()[0].contains("raise max_skips = 1, which has been used up: 1 splits were skipped")
+    );
 }
 
 /// C16.8

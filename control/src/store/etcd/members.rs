@@ -258,9 +258,11 @@ impl Members {
     }
 
     /// Returns the advice for a connection that was opened and then failed. A refused client certificate and
-    /// an encrypted port look like that.
+    /// an encrypted port look like that. `reason` is the whole chain of causes.
     fn advice_on_tls(&self, reason: &str) -> &'static str {
-        let (has_failed, config) = (reason.contains("transport error"), &self.config);
+        let mut unopened = ["tcp connect error", "dns error", "refused"].iter();
+        let is_open = !unopened.any(|text| reason.contains(text));
+        let (has_failed, config) = (is_open && reason.contains("transport error"), &self.config);
         match (has_failed, config.is_encrypted, &config.identity) {
             (false, ..) => "",
             (true, false, _) => ". If etcd is encrypted, write etcds://",

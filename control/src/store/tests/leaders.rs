@@ -204,6 +204,7 @@ fn an_absent_etcd_is_named() {
     let error = EtcdCandidate::connect(config, vec!["key".to_owned()]).unwrap_err();
     let text = error.to_string();
     assert!(text.contains("etcd at 127.0.0.1:1 does not answer"), "{text}");
+    assert!(!text.contains("etcds://"), "{text}");
 }
 
 #[test]

@@ -173,6 +173,13 @@ fn encrypted_members_serve_known_certificates() {
         let error = connect(&config).unwrap_err().to_string();
         assert!(error.contains(&text.display().to_string()), "{error}");
     }
+    (config.ca, config.identity) = (Some(tls.ca.clone()), None);
+    let error = connect(&config).unwrap_err().to_string();
+    assert!(error.contains("give --store-cert FILE"), "{error}");
+    config.is_encrypted = false;
+    let error = connect(&config).unwrap_err().to_string();
+    assert!(error.contains("write etcds://"), "{error}");
+    config.is_encrypted = true;
     // The members trust another authority than this one.
     let elsewhere = tempfile::tempdir().unwrap();
     config.ca = Some(certificates(elsewhere.path()).ca);

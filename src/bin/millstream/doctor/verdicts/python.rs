@@ -34,7 +34,7 @@ pub(in super::super) fn python(facts: &PythonFacts, own_version: &str) -> Findin
             CHECK,
             format!("{found}, which cannot import millstream: {error}"),
             format!(
-                "Install the package for this interpreter (`{program} -m pip install millstream`), or name another one with --python."
+                "Install the wheel of millstream for this interpreter (`{program} -m pip install WHEEL`), or name another one with --python."
             ),
         ),
         Ok(version) if version != own_version => Finding::warning(
