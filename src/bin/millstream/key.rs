@@ -93,12 +93,14 @@ fn write(path: &Path, text: &str) -> Result<(), String> {
     let written = options
         .open(path)
         .and_then(|mut file| file.write_all(format!("{text}\n").as_bytes()));
-    written.map_err(|error| match error.kind() {
-        ErrorKind::AlreadyExists => format!(
-            "--out {}: the file exists already, and a key is never overwritten: use that key, or choose another name",
-            path.display()
-        ),
-        _ => format!("--out {}: {error}", path.display()),
+    written.map_err(|error| {
+        let reason = if error.kind() == ErrorKind::AlreadyExists {
+            "the file exists already, and a key is never overwritten: use that key, or choose another name"
+                .to_owned()
+        } else {
+            error.to_string()
+        };
+        format!("--out {}: {reason}", path.display())
     })
 }
 
