@@ -96,7 +96,7 @@ def test_a_requeued_job_has_one_service(run: Run, jobs: Path, restarts: str) -> 
     assert ended.returncode == 0, ended.stderr
     host = os.uname().nodename
     found = ended.stdout.splitlines()
-    assert found[0] == f"serving at millstream://{host}:20007 with 1 workers"
+    assert found[0] == f"serving at millstream://{host}:20007 with 1 worker"
     # Only a job that was requeued has an earlier run: a job of another cluster may have the same number.
     assert f"millstream://{host}:20007" in found[1:] and ("millstream://dead:1" in found) == (restarts == "0")
     left = {path.name for path in jobs.iterdir()}

@@ -41,8 +41,9 @@ impl Graph {
         has_parallel_map && !self.nodes().iter().any(|node| is_in_turn(&node.op))
     }
 
-    /// Returns the dataset with the same elements in the same order in every process. Operations without a seed
-    /// draw with `seed`, and parallel operations keep their order.
+    /// Returns the dataset with the same elements in the same order in every process, if its functions return
+    /// equal results there. Operations without a seed draw with `seed`, and parallel operations keep their
+    /// order.
     #[must_use]
     pub fn same_everywhere(&self, seed: u64) -> Graph {
         draw_all_alike(self, seed)

@@ -15,7 +15,8 @@ const DEFECT_EPOCHS: u64 = 1000;
 
 /// The seeds of worlds that broke a promise.
 ///
-/// - 2354: a worker drained while a job had no trainer, and kept the job's splits for as long as it had other tasks.
+/// - 2354: a worker drained while a job had no trainer, and kept the job's splits for as long as it had other
+///   tasks.
 const PAST_FAILURES: [u64; 1] = [2354];
 
 /// Runs the world of a seed. Returns the panic message if a promise is broken.

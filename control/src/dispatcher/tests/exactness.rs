@@ -307,10 +307,10 @@ fn only_the_first_waiting_reader_joins() {
     assert_eq!(refusal.code, Code::FailedPrecondition);
 }
 
-/// Tests a trainer that joins after tasks have begun, because the dispatcher was restarted while it planned the
-/// splits. Meanwhile the worker of a running or finished task drains (C10.4).
+/// Tests a trainer that joins after tasks have begun, because the dispatcher was restarted while it planned
+/// the splits. Meanwhile the worker of a running or finished task drains (C10.4).
 #[test]
-fn late_trainers_get_the_splits_of_drained_workers() {
+fn late_trainers_get_splits_of_drained_workers() {
     for has_finished in [false, true] {
         let mut rig = Rig::new();
         rig.plans_itself = false;
