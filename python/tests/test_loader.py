@@ -659,7 +659,7 @@ def test_unbatchable_samples_say_what_to_do() -> None:
     "arguments",
     [{"batch_size": 8}, {"shuffle": True}, {"sampler": [1]}, {"batch_sampler": [[1]]}, {"collate_fn": list}],
 )
-def test_a_dataset_of_batches_takes_no_arguments_for_samples(arguments: dict[str, Any]) -> None:
+def test_datasets_of_batches_refuse_arguments_for_samples(arguments: dict[str, Any]) -> None:
     batches = ms.Dataset.range(16).batch(4)
     with pytest.raises(ms.errors.InvalidArgumentError, match=rf"{next(iter(arguments))}: an ms\.Dataset has no such arguments"):
         DataLoader(batches, **arguments)
