@@ -39,6 +39,29 @@ def probed(manifest: str, address: str) -> bool:
     return subprocess.run(command, env={"PATH": os.environ["PATH"]}, timeout=WATCHDOG_S).returncode == 0
 
 
+def lives(address: str) -> bool:
+    """Returns the answer of the liveness probe of dispatchers with a store on etcd, for this admin port."""
+    text = (FOLDER / "overlays/ha-etcd/dispatchers.yaml").read_text()
+    found = re.search(r"^ *- bash\n +- -c\n +- (.*)$", text, re.MULTILINE)
+    assert found and "--admin=127.0.0.1:9464" in text, "expected a probe of the admin port"
+    script = found[1].replace("/127.0.0.1/9464", f"/127.0.0.1/{address.rpartition(':')[2]}")
+    return subprocess.run(["timeout", "2", "bash", "-c", script], env={"PATH": os.environ["PATH"]}, timeout=WATCHDOG_S).returncode == 0
+
+
+@pytest.mark.skipif(COMMAND is None, reason="the command millstream is missing")
+def test_a_dispatcher_lives_while_its_port_answers(free: str) -> None:
+    assert COMMAND is not None
+    assert not lives(free)
+    with subprocess.Popen([COMMAND, "dispatcher", "--bind", "127.0.0.1:0", "--admin", free]) as process:
+        try:
+            until_s = time.monotonic() + WATCHDOG_S
+            while not lives(free):
+                assert time.monotonic() < until_s
+        finally:
+            process.kill()
+    assert not lives(free)
+
+
 @pytest.fixture
 def free() -> Iterator[str]:
     """Yields the address of a free port."""
