@@ -3,6 +3,7 @@
 //!
 //! - [`splits`]: reads a dataset under DYNAMIC, in splits of several sizes, with and without a work directory
 //! - [`peers`]: connects workers and readers that only send heartbeats
+//! - [`crowd`]: the state machine alone, with up to 100 000 peers
 //! - [`admin`]: the cost of metrics and of live pages
 //! - [`store`]: measures the size of a work directory and the time of a start
 //! - [`processes`]: starts a dispatcher and workers that end with the benchmark, and reads their processor
@@ -14,6 +15,7 @@
 //! `cargo test --benches`, each part runs once with small sizes, as a test.
 
 mod admin;
+mod crowd;
 mod peers;
 mod processes;
 mod splits;
@@ -44,9 +46,10 @@ impl Scale {
 /// A part of the benchmark, with its name.
 type Part = (&'static str, fn(Scale) -> Result<(), String>);
 
-const PARTS: [Part; 4] = [
+const PARTS: [Part; 5] = [
     ("splits", splits::run),
     ("peers", peers::run),
+    ("crowd", crowd::run),
     ("admin", admin::run),
     ("store", store::run),
 ];

@@ -49,6 +49,8 @@ _WINDOW = 16
 
 #: The maximum number of steps that an error names.
 _STEPS_TOLD = 16
+#: The arguments that choose and join samples. An ``ms.Dataset`` has none of them, because its elements are batches.
+SAMPLE_ARGUMENTS = ("batch_size", "shuffle", "sampler", "batch_sampler", "collate_fn")
 
 
 class DataLoader:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ._loader import DataLoader
+from ._dataset import Dataset
+from ._loader import SAMPLE_ARGUMENTS, DataLoader
 from ._mix_plan import FIRST, MixturePlan
 from ._mixture import Mixture
 from ._wrap import wrap
@@ -42,6 +43,7 @@ def mix(
             exhausted. With ``"never"``, an exhausted component begins its next epoch, so the mixture has no end.
         with_names: Whether the mixture yields pairs of a component's name and a batch, instead of batches.
         **arguments: Arguments of ``ms.DataLoader`` for the components that are datasets, for example ``service``, ``batch_size`` or ``output``.
+            Arguments for samples, such as ``batch_size``, are for the components that are no ``ms.Dataset``.
 
     Returns:
         The mixture, which is used like an ``ms.DataLoader``.
@@ -64,8 +66,12 @@ def mix(
         raise InvalidArgumentError(f"{', '.join(arguments)}: no effect, because all components are loaders. Pass the arguments to the loaders")
     plan = MixturePlan.of(list(components), weights, seed, stop)
     loaders: dict[str, DataLoader] = {}
+    has_samples = not all(isinstance(component, (DataLoader, Dataset)) for component in components.values())
     for name, component in components.items():
-        loaders[name] = _loader_of(name, component, {"seed": seed, **arguments})
+        # The elements of an `ms.Dataset` are batches. If all components are, the loader refuses the arguments.
+        left_out = SAMPLE_ARGUMENTS if has_samples and isinstance(component, Dataset) else ()
+        own = {key: value for key, value in arguments.items() if key not in left_out}
+        loaders[name] = _loader_of(name, component, {"seed": seed, **own})
         if sum(loader is loaders[name] for loader in loaders.values()) > 1:
             raise InvalidArgumentError(f"component {name!r} is a loader that another component has, too: create one loader for each component")
     return Mixture(loaders, plan, with_names=with_names)

@@ -132,5 +132,6 @@ def test_a_resolved_service_serves(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_script_of_slurm_writes_the_file() -> None:
     script = (Path(__file__).parents[2] / "deploy/slurm/millstream.sbatch").read_text()
     pattern = _resolve._SLURM_FILE.format(job="$SLURM_JOB_ID").removesuffix("*/service")
-    assert f'state=$(mktemp -d "${{MILLSTREAM_STATE:-$SLURM_SUBMIT_DIR}}/{pattern}XXXXXX")' in script
+    assert "directory=${MILLSTREAM_STATE:-$SLURM_SUBMIT_DIR}\n" in script
+    assert f'state=$(mktemp -d "$directory/{pattern}XXXXXX")' in script
     assert 'echo "$MILLSTREAM_SERVICE" >"$state/service.part"\nmv "$state/service.part" "$state/service"' in script
