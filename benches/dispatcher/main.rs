@@ -3,7 +3,7 @@
 //!
 //! - [`splits`]: reads a dataset under DYNAMIC, in splits of several sizes, with and without a work directory
 //! - [`peers`]: connects workers and readers that only send heartbeats
-//! - [`crowd`]: the state machine alone, with up to 100 000 peers
+//! - [`crowd`]: measures the state machine alone, with many more peers
 //! - [`admin`]: the cost of metrics and of live pages
 //! - [`store`]: measures the size of a work directory and the time of a start
 //! - [`processes`]: starts a dispatcher and workers that end with the benchmark, and reads their processor

@@ -125,9 +125,15 @@ impl ServiceState {
             return;
         }
         let rows = || tasks.iter().filter_map(|task| self.tables.tasks.get(task));
+        // Most reviews find a task that is still being read, and need not look at all tasks.
+        let is_reading =
+            |task: &TaskRecord| task.phase == TaskPhase::Running && !self.tables.is_idle_task(task);
+        if rows().any(is_reading) {
+            return;
+        }
         let (idle, busy): (Vec<&TaskRecord>, Vec<&TaskRecord>) =
             rows().partition(|task| self.tables.is_idle_task(task));
-        if busy.is_empty() || busy.iter().any(|task| task.phase == TaskPhase::Running) {
+        if busy.is_empty() {
             return;
         }
         let free = self.tables.splits_free(id);

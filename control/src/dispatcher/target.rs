@@ -139,6 +139,13 @@ impl Tables {
             .collect()
     }
 
+    /// Returns whether a client reads a task. Most tasks are read by every client, so that the first one is
+    /// enough.
+    pub(super) fn is_read(&self, task: &TaskRecord) -> bool {
+        let mut clients = self.clients.rows_of(task.iteration);
+        clients.any(|client| self.reads(client, task.id, task.worker))
+    }
+
     /// Returns whether a client would read a new task of this iteration on this worker. While the iteration
     /// has no clients, returns whether every client would (C14.3).
     pub(super) fn would_be_read(&self, iteration: IterationId, worker: WorkerId) -> bool {
@@ -158,7 +165,7 @@ impl Tables {
         task.phase == TaskPhase::Running
             && self.books.holding(task.id).is_some_and(Holding::is_empty)
             && self.clients.has_any_of(task.iteration)
-            && self.readers(task).is_empty()
+            && !self.is_read(task)
     }
 
     /// Returns whether a client skips some of these tasks and has received everything of its own tasks, of
