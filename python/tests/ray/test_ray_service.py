@@ -246,7 +246,7 @@ def test_a_named_service_is_found(ray_nodes: Cluster) -> None:
 
 
 def test_a_service_without_room_names_the_reason(ray_nodes: Cluster) -> None:
-    with pytest.raises((DeadlineExceededError, UnavailableError), match=r"0 of \d nodes of Ray have room .*'CPU': 99.0"):
+    with pytest.raises((DeadlineExceededError, UnavailableError), match=r"0 of 1 workers serve\. No node .*'CPU': 99\.0.*none of \d nodes"):
         ms.ray.serve(1, {"CPU": 99}, timeout_s=5)
     with pytest.raises(InvalidArgumentError, match="expected amounts of 0 or more"):
         ms.ray.serve(1, {"CPU": -1})
