@@ -371,6 +371,27 @@ fn help_teaches_each_command_by_examples() {
     }
 }
 
+/// Tests the remedies in the messages about key files: each one can be followed.
+#[test]
+fn key_files_are_kept_and_missing_ones_explained() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cluster.key");
+    let path = path.to_str().unwrap();
+    let read = ["key", "--public", "--key", path];
+    let missing = format!(
+        "cannot read key file {path}: No such file or directory (os error 2); correct --key or MILLSTREAM_KEY, or make a key \
+         with `millstream key --generate --out FILE`"
+    );
+    fails_saying(&fresh_key(), &read, &missing);
+    let generate = ["key", "--generate", "--out", path];
+    assert!(finish(millstream(&fresh_key(), &generate)).status.success());
+    assert!(finish(millstream(&fresh_key(), &read)).status.success());
+    let kept = format!(
+        "--out {path}: the file exists already, and a key is never overwritten: use that key, or choose another name"
+    );
+    fails_saying(&fresh_key(), &generate, &kept);
+}
+
 /// Checks that a command fails with exactly this message.
 fn fails_saying(key: &str, arguments: &[&str], said: &str) {
     let finished = finish(millstream(key, arguments));

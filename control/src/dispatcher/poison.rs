@@ -109,18 +109,19 @@ impl ServiceState {
             return self.tables.books.free(id, &[run]);
         }
         let advice = match limits.max_skips {
-            0 => "or let the job skip such splits with max_skips".to_owned(),
+            0 => "let the job skip such splits with max_skips".to_owned(),
             skips => {
-                format!("or raise max_skips = {skips}, which has been used up: {skipped} splits were skipped")
+                format!("raise max_skips = {skips}, which has been used up: {skipped} splits were skipped")
             }
         };
-        let retry = if limits.max_deaths < *PoisonLimits::DEATHS.end() {
+        let on_other_causes = if limits.max_deaths < *PoisonLimits::DEATHS.end() {
             ". If the workers died of other causes, such as preemption, raise max_deaths"
         } else {
             ""
         };
         let poison = self.tables.describe_poison(id, &run, limits);
-        let message = format!("{poison}. Remove the element that ends its process, {advice}{retry}");
+        let message =
+            format!("{poison}. Remove the element that ends its process, or {advice}{on_other_causes}");
         self.fail_iteration(id, &run, message, worker_address);
     }
 

@@ -330,7 +330,7 @@ pub enum KeyError {
 /// Returns the remedy for a key file that cannot be read.
 fn cure(error: &io::Error) -> &'static str {
     if error.kind() == io::ErrorKind::NotFound {
-        "; correct --key or MILLSTREAM_KEY, or make a key with `millstream key --out FILE`"
+        "; correct --key or MILLSTREAM_KEY, or make a key with `millstream key --generate --out FILE`"
     } else if error.kind() == io::ErrorKind::PermissionDenied {
         "; let the user of this process own the file, with chown"
     } else {

@@ -67,7 +67,9 @@ fn functions(args: &WorkerArgs, key: &LoadedKey) -> Result<Functions, String> {
     let builtin = functions::builtin(Some(key));
     #[cfg(target_os = "linux")]
     {
-        warn_of_missing(args.python.as_deref());
+        if let Some(warning) = missing_interpreter(args.python.as_deref()) {
+            tracing::warn!("{warning}");
+        }
         let mut interpreter = interpreter(args.python.as_deref());
         for name in &args.python_env {
             interpreter.environment.allow(name);
@@ -84,14 +86,15 @@ fn functions(args: &WorkerArgs, key: &LoadedKey) -> Result<Functions, String> {
     Ok(builtin)
 }
 
-/// Warns of an interpreter that does not exist. Datasets without Python code do not need it.
+/// Returns a warning of an interpreter that does not exist. Datasets without Python code do not need it.
 #[cfg(target_os = "linux")]
-fn warn_of_missing(python: Option<&Path>) {
+fn missing_interpreter(python: Option<&Path>) -> Option<String> {
     // A name without a slash is looked for on the `PATH`.
-    if let Some(path) = python.filter(|path| path.components().count() > 1 && !path.exists()) {
-        let path = path.display();
-        tracing::warn!("--python {path} does not exist: datasets with Python code will fail on this worker");
-    }
+    let path = python.filter(|path| path.components().count() > 1 && !path.exists())?;
+    let path = path.display();
+    Some(format!(
+        "--python {path} does not exist: datasets with Python code will fail on this worker"
+    ))
 }
 
 /// Returns the interpreter that the flag --python or the environment names. Without one, returns the
@@ -167,4 +170,18 @@ pub(crate) fn patience(wait_s: f64) -> Result<SessionConfig, String> {
 /// Converts the value of a flag to a duration.
 pub(crate) fn seconds(flag: &str, given: f64) -> Result<Duration, String> {
     Duration::try_from_secs_f64(given).map_err(|_| format!("{flag} {given}: must be 0 or more seconds"))
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_missing_paths_of_interpreters_are_told() {
+        let told = |python: &str| missing_interpreter(Some(Path::new(python)));
+        assert!(told("/nowhere/bin/python").is_some_and(|warning| warning.contains("/nowhere/bin/python")));
+        assert_eq!(told("/"), None);
+        assert_eq!(told("python3-that-nobody-has"), None);
+        assert_eq!(missing_interpreter(None), None);
+    }
 }
