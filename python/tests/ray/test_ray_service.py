@@ -244,7 +244,7 @@ def test_a_named_service_is_found(ray_nodes: Cluster) -> None:
         with pytest.raises(AlreadyExistsError, match="'mill'"):
             ms.ray.serve(1, NEEDS, name="mill")
     with pytest.raises(FailedPreconditionError, match="was closed: start another one"):
-        ms.DataLoader([1, 2], service=service)
+        next(iter(ms.DataLoader([1, 2], service=service, output="numpy")))
 
 
 def test_a_service_without_room_names_the_reason(ray_nodes: Cluster) -> None:
