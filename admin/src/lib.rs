@@ -13,6 +13,7 @@
 mod body;
 mod exposition;
 mod guard;
+mod gzip;
 mod live;
 mod observer;
 mod page;

@@ -1,24 +1,34 @@
 //! The live status: server-sent events, which all viewers receive at the same moments.
 //!
-//! One observation, and one writing of it, serves all viewers of a moment.
+//! One observation, one writing of it and one compression serve all viewers of a moment.
 
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::stream;
+use futures_util::{StreamExt, stream};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Frame;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use crate::body::Body;
+use crate::gzip;
 use crate::observer::Observer;
 use crate::subject::Subject;
 
 /// The maximum number of viewers that receive the status live. Every further viewer is told to come back.
 pub(crate) const VIEWERS_MAX: usize = 32;
+
+/// The coding of a viewer's events.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Coding {
+    /// The text itself.
+    Identity,
+    /// One gzip stream for as long as the viewer stays.
+    Gzip,
+}
 
 /// The live viewers of one port.
 pub(crate) struct Live<S: Subject> {
@@ -40,30 +50,39 @@ impl<S: Subject> Live<S> {
     /// Returns the status at once, and then at every whole second of the port, as server-sent events. A
     /// status that is unknown is an event `unknown` with the reason. Returns `None` without room for another
     /// viewer.
-    pub(crate) fn view(&self) -> Option<Body> {
+    pub(crate) fn view(&self, coding: Coding) -> Option<Body> {
         let place = Arc::clone(&self.places).try_acquire_owned().ok()?;
         let (observer, begun) = (Arc::clone(&self.observer), self.begun);
         let events = stream::unfold((Instant::now(), place), move |(due, place)| {
             let observer = Arc::clone(&observer);
             async move {
                 tokio::time::sleep_until(due).await;
-                let frame = Ok::<_, Infallible>(Frame::data(event(&observer, due).await));
-                Some((frame, (next_due(begun, Instant::now()), place)))
+                let event = event(&observer, due, coding).await;
+                Some((event, (next_due(begun, Instant::now()), place)))
             }
         });
-        Some(StreamBody::new(events).boxed_unsync())
+        let header = match coding {
+            Coding::Identity => None,
+            Coding::Gzip => Some(gzip::HEADER),
+        };
+        let bytes = stream::iter(header).chain(events);
+        let frames = bytes.map(|bytes| Ok::<_, Infallible>(Frame::data(bytes)));
+        Some(StreamBody::new(frames).boxed_unsync())
     }
 }
 
 /// Returns the event of a moment.
-async fn event<S: Subject>(observer: &Observer<S>, due: Instant) -> Bytes {
-    match observer.observe_for(due).await {
-        Ok(seen) => observer.status_event(&seen),
-        Err(reason) => Bytes::from(format!(
-            "event: unknown\ndata: {}\n\n",
-            reason.replace(['\r', '\n'], " ")
-        )),
+async fn event<S: Subject>(observer: &Observer<S>, due: Instant, coding: Coding) -> Bytes {
+    match (observer.observe_for(due).await, coding) {
+        (Ok(seen), Coding::Identity) => observer.status_event(&seen),
+        (Ok(seen), Coding::Gzip) => observer.gzip_event(&seen),
+        (Err(reason), Coding::Identity) => unknown_event(&reason).into(),
+        (Err(reason), Coding::Gzip) => gzip::part(unknown_event(&reason).as_bytes()),
     }
+}
+
+fn unknown_event(reason: &str) -> String {
+    format!("event: unknown\ndata: {}\n\n", reason.replace(['\r', '\n'], " "))
 }
 
 /// Returns the first whole second since `begun` that is later than `now`. A viewer that was slow leaves

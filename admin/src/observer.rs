@@ -10,6 +10,7 @@ use bytes::Bytes;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
+use crate::gzip;
 use crate::page::Page;
 use crate::query::Query;
 use crate::subject::{HISTORY_EVERY, Subject};
@@ -35,6 +36,8 @@ pub(crate) struct Observation<F> {
     pub(crate) facts: F,
     /// The status as a server-sent event, once a viewer has asked for the status.
     event: OnceLock<Bytes>,
+    /// The same event as a part of a gzip stream, once a viewer has asked for such a stream.
+    gzip_event: OnceLock<Bytes>,
 }
 
 impl<S: Subject> Observer<S> {
@@ -87,6 +90,7 @@ impl<S: Subject> Observer<S> {
             at: Instant::now(),
             facts,
             event: OnceLock::new(),
+            gzip_event: OnceLock::new(),
         });
         *latest = Some(Arc::clone(&observation));
         Ok(observation)
@@ -151,6 +155,12 @@ impl<S: Subject> Observer<S> {
             Bytes::from([EVENT_START, status.as_bytes(), EVENT_END].concat())
         };
         observation.event.get_or_init(write).clone()
+    }
+
+    /// Returns the same event as a part of a gzip stream, which is compressed once for all viewers.
+    pub(crate) fn gzip_event(&self, observation: &Observation<S::Facts>) -> Bytes {
+        let compress = || gzip::part(&self.status_event(observation));
+        observation.gzip_event.get_or_init(compress).clone()
     }
 
     /// Returns the status as JSON: the part of the event that all viewers share.

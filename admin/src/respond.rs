@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hyper::header::{self, HeaderName, HeaderValue};
+use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 
 use crate::body::{Body, whole};
 use crate::guard::{Guard, Refusal};
-use crate::live::{Live, VIEWERS_MAX};
+use crate::gzip;
+use crate::live::{Coding, Live, VIEWERS_MAX};
 use crate::observer::{Observation, Observer};
 use crate::query::Query;
 use crate::subject::Subject;
@@ -73,12 +74,7 @@ impl<S: Subject> Responder<S> {
                     .await
             }
             "/api/v1/status" => self.shown(JSON, |seen| self.observer.status(seen)).await,
-            "/api/v1/live" => match self.live.view() {
-                Some(events) => response(StatusCode::OK, EVENTS, events),
-                None => unavailable(&format!(
-                    "{VIEWERS_MAX} viewers receive the status already: close one of them"
-                )),
-            },
+            "/api/v1/live" => self.live(request.headers()),
             _ => match page {
                 Some(page) => response(StatusCode::OK, page.media_type, whole(page.content)),
                 None => self.document(path, request.uri().query()).await,
@@ -88,6 +84,26 @@ impl<S: Subject> Responder<S> {
             true => response.map(|_| whole("")),
             false => response,
         }
+    }
+
+    /// Answers with the live status, in gzip if the viewer reads gzip.
+    fn live(&self, headers: &HeaderMap) -> Response<Body> {
+        let coding = match gzip::is_accepted(headers) {
+            true => Coding::Gzip,
+            false => Coding::Identity,
+        };
+        let Some(events) = self.live.view(coding) else {
+            return unavailable(&format!(
+                "{VIEWERS_MAX} viewers receive the status already: close one of them"
+            ));
+        };
+        let mut response = response(StatusCode::OK, EVENTS, events);
+        if coding == Coding::Gzip {
+            response
+                .headers_mut()
+                .insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        }
+        response
     }
 
     async fn ready(&self) -> Response<Body> {

@@ -1,9 +1,11 @@
 //! Tests of what a port costs its process, under a virtual clock.
 
+use std::io::Read;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use flate2::read::GzDecoder;
 use http_body_util::BodyExt;
 use hyper::{Request, StatusCode};
 
@@ -163,6 +165,38 @@ async fn viewers_share_the_bytes_of_events() {
     assert_eq!(bytes[0].as_ptr(), bytes[1].as_ptr());
     let status = bytes[0].slice_ref(&bytes[2]);
     assert_eq!(status, "{\"observed\":0}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn viewers_of_gzip_share_one_compression() {
+    let responder = responder(Process::<false>::default());
+    let mut bodies = Vec::new();
+    for _ in 0..2 {
+        let request = Request::get("/api/v1/live").header("host", "localhost");
+        let request = request.header("accept-encoding", "gzip, deflate, br");
+        let response = responder.respond(&request.body(()).unwrap()).await;
+        assert_eq!(response.headers()["content-encoding"], "gzip");
+        bodies.push(response.into_body());
+        // The second viewer comes between two statuses, and receives the first status as well.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let mut frames = [Vec::new(), Vec::new()];
+    // The header of gzip, and three statuses.
+    for _ in 0..4 {
+        for (body, frames) in bodies.iter_mut().zip(&mut frames) {
+            let frame = body.frame().await.unwrap().unwrap();
+            frames.push(frame.into_data().unwrap());
+        }
+    }
+    let texts = frames.each_ref().map(|frames| {
+        let mut text = vec![0; 3 * "event: status\ndata: {\"observed\":0}\n\n".len()];
+        let stream = frames.concat();
+        GzDecoder::new(&stream[..]).read_exact(&mut text).unwrap();
+        String::from_utf8(text).unwrap()
+    });
+    let events = [0, 1, 2].map(|number| format!("event: status\ndata: {{\"observed\":{number}}}\n\n"));
+    assert_eq!(texts, [events.concat(), events.concat()]);
+    assert_eq!(frames[0][1].as_ptr(), frames[1][1].as_ptr());
 }
 
 #[tokio::test(start_paused = true)]

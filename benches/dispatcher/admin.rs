@@ -252,7 +252,10 @@ fn request(admin: SocketAddr, path: &str) -> Result<TcpStream, String> {
     stream
         .set_read_timeout(Some(Duration::from_secs(20)))
         .map_err(failed)?;
-    let head = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+    // Browsers and Prometheus accept gzip.
+    let head = format!(
+        "GET {path} HTTP/1.1\r\nhost: localhost\r\naccept-encoding: gzip\r\nconnection: close\r\n\r\n"
+    );
     stream.write_all(head.as_bytes()).map_err(failed)?;
     Ok(stream)
 }
