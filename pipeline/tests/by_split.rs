@@ -263,6 +263,32 @@ fn counts_of_splits_are_known_without_reading() {
 }
 
 #[test]
+fn splits_of_endless_sources_end() {
+    let added = Dataset::counter(0, 1).map("add", Params::encode(&7_i64).unwrap());
+    let graph = exact(added.shuffle(8, None).batch(4, false)).unwrap();
+    let counts = graph.split_counts(&functions()).unwrap().unwrap();
+    assert_eq!((counts.splits, counts.each), (u64::MAX.div_ceil(4), 1));
+    let mut executor = executor(&graph, &dealer(&graph), 0);
+    let (mut splits, mut over) = (Splits::new(), BTreeSet::new());
+    for _ in 0..10 {
+        note(&executor.next().unwrap().unwrap(), &mut splits, &mut over);
+    }
+    assert_eq!(over, (0..10).collect());
+    // Each block of two splits holds eight numbers in an order of its own.
+    let blocks: Vec<Vec<i64>> = (0..5)
+        .map(|block| {
+            numbers(
+                splits
+                    .range(2 * block..2 * block + 2)
+                    .flat_map(|(_, found)| found),
+            )
+        })
+        .collect();
+    let expected = (0..5).map(|block| (8 * block + 7..8 * block + 15).collect::<Vec<i64>>());
+    assert!(blocks.into_iter().eq(expected));
+}
+
+#[test]
 fn splits_hold_whole_batches() {
     let graph = exact(Dataset::range(0, 1000, 1).batch(32, false)).unwrap();
     assert_eq!(graph.split_size(), Some(32));
@@ -347,6 +373,7 @@ fn operations_over_the_whole_dataset_are_refused() {
         (range().skip(3), "skip"),
         (range().enumerate(0), "enumerate"),
         (range().repeat(None), "no end"),
+        (Dataset::counter(0, 1).repeat(Some(2)).repeat(None), "no end"),
         (Dataset::zip([range(), range()]), "2 sources"),
         (range().split_size(5).batch(2, true), "drop_remainder"),
         (range().ignore_errors(false).batch(2, true), "drop_remainder"),

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ._dataset import Dataset
+from ._dataset import INFINITE_CARDINALITY, Dataset
 from ._exact_places import Place, element_of
 from ._iteration import END, within
 from ._lineage import Lineage, part_of
@@ -103,7 +103,8 @@ def exact_loading(dataset: Dataset, terms: LoadingTerms) -> ExactLoading:
     last_batch, max_skips = terms.last_batch, terms.max_skips
     if last_batch == "FILL":
         raise InvalidArgumentError("last_batch='FILL' repeats batches, which visitation='exactly_once' excludes: use 'PARTIAL' or 'DROP'")
-    counts = dataset._executed.exactly_once(terms.seed).split_counts()
+    exact = dataset._executed.exactly_once(terms.seed)
+    counts, is_endless = exact.split_counts(), exact.cardinality == INFINITE_CARDINALITY
     if max_skips and last_batch == "DROP":
         raise InvalidArgumentError(
             f"last_batch='DROP' needs the number of batches, which max_skips={max_skips} makes unknown: use last_batch='PARTIAL'"
@@ -116,9 +117,9 @@ def exact_loading(dataset: Dataset, terms: LoadingTerms) -> ExactLoading:
             "runs: use last_batch='PARTIAL'"
         )
     if not terms.in_order:
-        return UnorderedLoading(dataset, terms, counts)
+        return UnorderedLoading(dataset, terms, None if is_endless else counts)
     if counts is not None:
-        return CountedLoading(dataset, terms, counts)
+        return CountedLoading(dataset, terms, counts, is_endless)
     return ExactLoading(dataset, terms)
 
 
@@ -292,20 +293,27 @@ class ExactLoading(StreamLoading):
 class CountedLoading(ExactLoading):
     """An exactly-once dataset whose number of batches is known. The position after a step is computed, and is the same on all trainers.
 
-    ``counts`` has the number of splits, of batches of every split except the last one, and of batches of the last split.
+    ``counts`` has the number of splits, of batches of every split except the last one, and of batches of the last split. An endless dataset has
+    more batches than any trainer reads.
     """
 
-    def __init__(self, dataset: Dataset, terms: LoadingTerms, counts: tuple[int, int, int]) -> None:
+    def __init__(self, dataset: Dataset, terms: LoadingTerms, counts: tuple[int, int, int], is_endless: bool) -> None:
         super().__init__(dataset, terms)
-        self._counts = counts
+        self._counts, self._is_endless = counts, is_endless
 
     def steps(self, epoch: int) -> int:
-        """Returns the number of batches of an epoch of this trainer; with ``last_batch="DROP"`` the number of all trainers."""
-        return min(self._all_steps(epoch)) if self._drops else self._all_steps(epoch)[self._rank.dp_rank]
+        """Returns the number of batches of an epoch of this trainer; with ``last_batch="DROP"`` the number of all trainers.
 
-    def computed_steps(self, epoch: int) -> int | None:
+        Raises:
+            TypeError: The dataset has no end.
+        """
+        if self._is_endless:
+            raise TypeError("the dataset has no end: iterate without len(), and set a number of steps in the trainer")
+        return self.computed_steps(epoch)
+
+    def computed_steps(self, epoch: int) -> int:
         """Returns the number of batches of an epoch of this trainer, because the position after a step is computed."""
-        return self.steps(epoch)
+        return min(self._all_steps(epoch)) if self._drops else self._all_steps(epoch)[self._rank.dp_rank]
 
     def _all_steps(self, epoch: int) -> list[int]:
         """Returns the number of batches of each trainer."""
@@ -321,7 +329,7 @@ class CountedLoading(ExactLoading):
     def _element(self, epoch: int, step: int, at: Callable[[], Any], timeout_s: float) -> tuple[int, int]:
         """Returns the split of a step's batch, and its position in the split, without reading."""
         self._check_start(epoch, step)
-        steps, (first, place) = self.steps(epoch), self._start(epoch)
+        steps, (first, place) = self.computed_steps(epoch), self._start(epoch)
         trainer = self._rank.dp_rank, self._rank.dp_size
         found = element_after(self._counts, (place.split, place.had), trainer, step - first) if step < steps else None
         if found is None:
@@ -337,7 +345,7 @@ class CountedLoading(ExactLoading):
 
     def _counted(self, elements: Any, number: Callable[[Any], tuple[int, Any]], epoch: int, first: int) -> Steps:
         """Returns the batches of an epoch from a step on, whose number is checked."""
-        return _CountedSteps(elements, number, self.steps(epoch) - first, self._drops)
+        return _CountedSteps(elements, number, self.computed_steps(epoch) - first, self._drops)
 
     def identity(self) -> dict[str, Any]:
         """Returns the values that must be equal in two loaders, so that a position has the same meaning."""
@@ -349,17 +357,17 @@ class CountedLoading(ExactLoading):
 
     def ends_epoch(self, epoch: int, step: int) -> bool:
         """Returns whether no trainer has batches after a step."""
-        return step >= (self.steps(epoch) if self._drops else max(self._all_steps(epoch)))
+        return step >= (self.computed_steps(epoch) if self._drops else max(self._all_steps(epoch)))
 
     def _with(self, terms: LoadingTerms) -> ExactLoading:
         """Returns the same dataset on other terms."""
-        return CountedLoading(self._dataset, terms, self._counts)
+        return CountedLoading(self._dataset, terms, self._counts, self._is_endless)
 
 
 class UnorderedLoading(ExactLoading):
     """A dataset whose batches are delivered exactly once, as they arrive. The loader records the position after each batch.
 
-    ``counts`` are those of ``CountedLoading``, or ``None`` if the number of batches is unknown.
+    ``counts`` are those of ``CountedLoading``, or ``None`` if the number of batches is unknown or has no end.
     """
 
     _is_any_order = True

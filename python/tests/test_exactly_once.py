@@ -185,6 +185,69 @@ def test_unsuitable_datasets_are_refused(cluster: Start, dataset: Dataset, reaso
         dataset.apply(exactly(cluster(1)))
 
 
+def endless(target: Any, dataset: Dataset | None = None, **options: Any) -> ms.DataLoader:
+    numbers = Dataset.counter(5, 2).shuffle(40).map(lambda x: x * 3).batch(4) if dataset is None else dataset
+    return ms.DataLoader(numbers, service=target, output="numpy", seed=3, **options)
+
+
+def some(loader: ms.DataLoader, count: int) -> list[list[int]]:
+    return [[int(x) for x in batch] for _, batch in zip(range(count), loader, strict=False)]
+
+
+def test_endless_sources_are_read_exactly_once(cluster: Start) -> None:
+    target = cluster(3)
+    alone = some(endless(target), 60)
+    # Each block of 40 numbers has an order of its own.
+    for block in range(6):
+        expected = [3 * (5 + 2 * position) for position in range(40 * block, 40 * block + 40)]
+        assert sorted(x for batch in alone[10 * block : 10 * block + 10] for x in batch) == expected
+    assert alone == some(endless(cluster(1)), 60)
+    # Two trainers continue as three.
+    parts = [endless(target, dp_rank=rank, dp_size=2) for rank in range(2)]
+    read = [some(part, 9) for part in parts]
+    assert [batch for pair in zip(*read, strict=True) for batch in pair] == alone[:18]
+    states = [json.loads(json.dumps(part.state_dict())) for part in parts]
+    assert states[0] == states[1]
+    later = [endless(target, dp_rank=rank, dp_size=3) for rank in range(3)]
+    for part in later:
+        part.load_state_dict(states[0])
+        part.skip(2)
+    read = [some(part, 4) for part in later]
+    assert [batch for three in zip(*read, strict=True) for batch in three] == alone[24:36]
+    # Batch 31 of one trainer is batch 10 of trainer 1.
+    assert later[1].lineage(9 + 10 - 6).parts == endless(target).lineage(31).parts
+
+
+def test_endless_sources_have_no_length(cluster: Start) -> None:
+    target = cluster(2)
+    filtered = Dataset.counter().map(lambda x: x * 3).filter(lambda x: x % 2 == 0)
+    assert some(endless(target, filtered.batch(1, drop_remainder=False), visitation="exactly_once"), 5) == [[0], [6], [12], [18], [24]]
+    with pytest.raises(TypeError, match="the dataset has no end"):
+        len(endless(target))
+    unordered = endless(target, in_order=False)
+    read = some(unordered, 30)
+    with pytest.raises(TypeError, match="unknown"):
+        len(unordered)
+    rest = endless(cluster(1), in_order=False)
+    rest.load_state_dict(unordered.state_dict())
+    read += some(rest, 2100)
+    # Every batch before the window of splits has been delivered, and none twice.
+    alone = {tuple(batch) for batch in some(endless(target), 80)}
+    assert len({tuple(batch) for batch in read}) == len(read)
+    assert alone <= {tuple(batch) for batch in read}
+
+
+def test_random_numbers_continue_from_a_state(cluster: Start) -> None:
+    target = cluster(2)
+    numbers = Dataset.random(4).batch(8)
+    whole = some(endless(target, numbers), 40)
+    first = endless(target, numbers)
+    found = some(first, 13)
+    second = endless(cluster(1), numbers)
+    second.load_state_dict(first.state_dict())
+    assert found + some(second, 27) == whole
+
+
 def test_contradictory_arguments_are_refused(cluster: Start) -> None:
     target = cluster(1)
     for mode, options in [("parallel_epochs", {}), ("distributed_epoch", {"job_name": "shared"})]:

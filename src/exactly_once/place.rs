@@ -81,6 +81,7 @@ impl Place {
     }
 
     /// Returns the number of elements that trainer `trainer` of `trainers` receives from this position on.
+    /// Returns `u64::MAX` for a larger number, which an endless source may have.
     pub fn left(&self, counts: &SplitCounts, trainer: u64, trainers: u64) -> u64 {
         let first = self.first_split(trainer, trainers);
         let had = self
@@ -91,7 +92,8 @@ impl Place {
         let last = counts.splits.saturating_sub(1);
         let whole = last.saturating_sub(first).div_ceil(trainers);
         let ends = first <= last && (last - first).is_multiple_of(trainers);
-        whole * counts.each + if ends { counts.of(last) } else { 0 } - had
+        let whole = whole.saturating_mul(counts.each);
+        whole.saturating_add(if ends { counts.of(last) } else { 0 }) - had
     }
 
     /// Returns the split and the position in it of the element that a trainer receives after `steps` more
@@ -119,7 +121,7 @@ impl Place {
         for (known, had) in own.collect::<Vec<_>>() {
             // No split before `known` is the last one.
             let whole = (known - split) / trainers;
-            if steps < whole * counts.each {
+            if steps < whole.saturating_mul(counts.each) {
                 break;
             }
             steps -= whole * counts.each;
@@ -133,7 +135,7 @@ impl Place {
         }
         let last = counts.splits.saturating_sub(1);
         let whole = last.saturating_sub(split).div_ceil(trainers);
-        if steps < whole * counts.each {
+        if steps < whole.saturating_mul(counts.each) {
             return self.with(split + steps / counts.each * trainers, steps % counts.each);
         }
         steps -= whole * counts.each;

@@ -53,8 +53,9 @@ impl Graph {
     /// parallel operations keep their order. If the dataset has batches, a split holds whole batches.
     ///
     /// # Errors
-    /// [`ExactlyOnceError`] if the dataset has several sources or no end, or if its source cannot be split.
-    /// The error also names an operation that cannot run on each split alone.
+    /// [`ExactlyOnceError`] if the dataset has several sources, if its source cannot be split, or if an
+    /// operation never ends on a split. The error also names an operation that cannot run on each split
+    /// alone.
     pub fn for_exactly_once(&self, seed: u64, registry: &dyn Registry) -> Result<Graph, ExactlyOnceError> {
         let refused = |reason: String| Err(ExactlyOnceError::Refused(reason));
         let facts = self.facts(registry)?;
@@ -68,9 +69,10 @@ impl Graph {
         if let Err(reason) = facts.splittable {
             return refused(reason);
         }
-        if facts.cardinality == Cardinality::Infinite {
+        if self.is_endless_on_splits(registry, facts.cardinality)? {
             return refused(
-                "it has no end: leave out repeat(), and repeat the distributed dataset in the trainer"
+                "it has no end, because an operation never ends on a split: leave out repeat(), and repeat the distributed dataset \
+                 in the trainer"
                     .to_owned(),
             );
         }
@@ -100,6 +102,18 @@ impl Graph {
             )),
             None => Ok(graph),
         }
+    }
+
+    /// Returns whether an operation never ends on a split alone. An endless source, such as `counter`, ends on
+    /// each of its splits.
+    fn is_endless_on_splits(
+        &self,
+        registry: &dyn Registry,
+        cardinality: Cardinality,
+    ) -> Result<bool, AnalysisError> {
+        let counts = self.counts_on(0, registry)?;
+        let on_split = counts.map_or(cardinality, |counts| counts[self.output()]);
+        Ok(on_split == Cardinality::Infinite)
     }
 
     /// Returns the number of positions of a split.

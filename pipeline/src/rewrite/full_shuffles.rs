@@ -11,6 +11,7 @@ use crate::graph::function::Function;
 use crate::graph::predicate::Predicate;
 use crate::graph::tree::Op;
 use crate::graph::tree::{Graph, Node};
+use crate::ops::counter::Counter;
 use crate::ops::filter::Filter;
 use crate::ops::map::Map;
 use crate::ops::range::Range;
@@ -143,6 +144,8 @@ fn divide(nodes: &mut Vec<Node>, origins: &mut Vec<u32>, node: usize) {
 fn positions(op: &Op) -> Option<u64> {
     if let Some(range) = op.of::<Range>() {
         Some(range.len())
+    } else if op.is::<Counter>() {
+        Some(u64::MAX)
     } else if op.is::<Tensors>() {
         Some(1)
     } else if let Some(slices) = op.of::<TensorSlices>() {
