@@ -14,6 +14,7 @@ from typing import Any
 
 from ._millstream import joined_places
 from ._mix_plan import joined_mixtures
+from ._state_checksum import check_complete, with_checksum
 from .errors import InvalidArgumentError
 
 __all__ = ["Place", "element_of", "joined_states"]
@@ -47,7 +48,7 @@ class Place:
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Place:
         """Returns the position in a state."""
-        split, had = int(state["split"]), {int(split): int(count) for split, count in state["had"].items()}
+        split, had = int(state["split"]), {int(split): int(count) for split, count in state.get("had", {}).items()}
         step, bits = state.get("done", (1, ""))
         return cls(split, _merged(had, split, step, int.from_bytes(base64.b64decode(bits), "little")))
 
@@ -89,7 +90,8 @@ def joined_states(states: Sequence[dict[str, Any]], trainers: int) -> dict[str, 
         The state that each of the new trainers loads.
 
     Raises:
-        InvalidArgumentError: A trainer's state is missing, or the states belong to different epochs, jobs or steps.
+        InvalidArgumentError: A trainer's state is missing, or the states belong to different epochs, jobs or steps. Or entries of a state were
+            lost or changed after it was saved.
 
     Example:
         >>> first = {"version": 1, "epoch": 0, "step": 1, "finished": False, "ahead": [], "visitation": "exactly_once", "seed": 0}
@@ -97,8 +99,10 @@ def joined_states(states: Sequence[dict[str, Any]], trainers: int) -> dict[str, 
         >>> ms.joined_states(states, 3)["had"]
         {'0': 1, '1': 1}
     """
+    for state in states:
+        check_complete(state)
     if states and all("components" in state for state in states):
-        return joined_mixtures(states, trainers, joined_states)
+        return with_checksum(joined_mixtures(states, trainers, joined_states))
     if states and all("trainers" in state and state["trainers"] is None for state in states):
         return _shared(states)
     count = len(states)
@@ -112,7 +116,7 @@ def joined_states(states: Sequence[dict[str, Any]], trainers: int) -> dict[str, 
     ordered = sorted(states, key=lambda state: int(state["trainer"]))
     places = [Place.from_state(state) for state in ordered]
     split, had = joined_places([(place.split, place.had) for place in places])
-    return {
+    joined = {
         **first,
         "step": max(state["step"] for state in states),
         # A trainer with fewer splits or batches ends the epoch before the others.
@@ -121,6 +125,7 @@ def joined_states(states: Sequence[dict[str, Any]], trainers: int) -> dict[str, 
         "trainers": trainers,
         "trainer": None,
     }
+    return with_checksum(joined)
 
 
 def _shared(states: Sequence[dict[str, Any]]) -> dict[str, Any]:

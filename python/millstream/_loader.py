@@ -32,6 +32,7 @@ from ._notices import warn_of_loss
 from ._output import taker
 from ._positions import Delivered
 from ._ranks import Rank, rank
+from ._state_checksum import check_complete, with_checksum
 from ._steps import Steps, checked_skip
 from ._trace import MEMORY_BYTES, Trace
 from ._verdict import LoaderStats
@@ -538,7 +539,7 @@ class DataLoader:
         }
         if ahead:
             state |= {"dp_rank": self.rank.dp_rank, "dp_size": self.rank.dp_size}
-        return state
+        return with_checksum(state)
 
     def load_state_dict(self, state_dict: dict[str, Any], *, strict: bool = True) -> None:
         """Sets the position of the loader to a saved state. The loader reads no data before the program requests the next batch.
@@ -553,7 +554,8 @@ class DataLoader:
             strict: Whether to refuse a state of another dataset or order. A loader without a seed takes the seed of the state.
 
         Raises:
-            InvalidArgumentError: The state has another version, seed, size or trainer. The message contains both values.
+            InvalidArgumentError: The state has another version, seed, size or trainer. The message contains both values. Or entries of the state
+                were lost or changed after it was saved.
             FailedPreconditionError: The order of batches differs between runs.
         """
         if state_dict.get("version") != STATE_VERSION:
@@ -561,6 +563,7 @@ class DataLoader:
                 f"expected a state of version {STATE_VERSION}, found version {state_dict.get('version')!r}: load the state with the "
                 "version of Millstream that wrote it"
             )
+        check_complete(state_dict)
         loading = self._loading
         if self._takes_seed and isinstance(loading, IndexedLoading) and "seed" in state_dict:
             loading = loading.seeded(int(state_dict["seed"]))

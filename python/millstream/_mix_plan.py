@@ -209,7 +209,7 @@ def joined_mixtures(states: Sequence[dict[str, Any]], trainers: int, join: Calla
             raise InvalidArgumentError(f"expected states of one mixture and epoch, found the {name} {values}: save all trainers at one step")
     components = {name: _joined_parts(name, [state["components"][name] for state in states], trainers, join) for name in states[0]["components"]}
     # A component is exhausted when it is exhausted on all trainers.
-    ended = [name for name in components if all(name in state["exhausted"] for state in states)]
+    ended = [name for name in components if all(name in state.get("exhausted", {}) for state in states)]
     return {
         **states[0],
         "step": max(state["step"] for state in states),

@@ -21,6 +21,7 @@ from ._mix_plan import FIRST, NEVER, MixturePlan
 from ._mixture_iteration import MixtureIterator, MixtureStub
 from ._positions import moved
 from ._ranks import Rank
+from ._state_checksum import check_complete, with_checksum
 from ._steps import checked_skip
 from .errors import DataLossError, FailedPreconditionError, InvalidArgumentError, MillstreamError, OutOfRangeError
 
@@ -483,7 +484,7 @@ class Mixture:
                 "before skip(), or save the state before it"
             )
         unused = collections.Counter(self._plan.drawn(self._epoch, one, self._exhausted) for one in range(step, self._step))
-        return {
+        state = {
             "version": STATE_VERSION,
             "epoch": self._epoch,
             "step": step,
@@ -492,6 +493,7 @@ class Mixture:
             "exhausted": {name: at for name, at in self._exhausted.items() if at < step or not behind},
             "components": {name: self._state_of(name, unused[name]) for name in self._plan.names},
         }
+        return with_checksum(state)
 
     def _state_of(self, name: str, behind: int) -> dict[str, Any]:
         loader, (ended, earlier) = self._loaders[name], self._earlier.get(name, (-1, []))
@@ -512,12 +514,14 @@ class Mixture:
                 ``False``, the seed, the rule and the weights of the state hold.
 
         Raises:
-            InvalidArgumentError: The state has another version, other components or other values. The message contains both values.
+            InvalidArgumentError: The state has another version, other components or other values. The message contains both values. Or entries of
+                the state were lost or changed after it was saved.
             FailedPreconditionError: The order of a component's batches differs between runs.
         """
         if state_dict.get("version") != STATE_VERSION or "components" not in state_dict:
             found = f"version {state_dict.get('version')!r}" if "components" in state_dict else "a state without components"
             raise InvalidArgumentError(f"expected a state of a mixture of version {STATE_VERSION}, found {found}: load a state of ms.mix")
+        check_complete(state_dict)
         plan = MixturePlan.from_state(state_dict, state_dict["components"])
         self._check(plan, strict)
         self._close_readings()
@@ -531,7 +535,7 @@ class Mixture:
                 )
         self._plan, self._wanted = plan, None
         self._epoch, self._step, self._is_finished = int(state_dict["epoch"]), int(state_dict["step"]), bool(state_dict["finished"])
-        self._exhausted = {str(name): int(at) for name, at in state_dict["exhausted"].items()}
+        self._exhausted = {str(name): int(at) for name, at in state_dict.get("exhausted", {}).items()}
         self._has_begun = self._is_begun_ahead = False
         self._earlier, self._latest, self._skipped_to = {}, None, 0
         self._turn += 1
