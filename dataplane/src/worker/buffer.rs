@@ -399,7 +399,10 @@ impl TaskBuffer {
         let mut shared = self.shared.lock();
         if self.wait(&mut shared, |shared| shared.marks.len() < MARKS_MAX) {
             shared.marks.push_back(mark);
-            ring(&shared);
+            // A session that takes the elements before the end looks for ends afterwards.
+            if self.taken_elements.load(Ordering::Relaxed) >= mark.position {
+                ring(&shared);
+            }
         }
     }
 

@@ -2,8 +2,9 @@
 //! and in order, to any clients at any time.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::task::Wake;
 use std::time::Duration;
 
 use millstream_element::{
@@ -14,7 +15,9 @@ use proptest::prelude::*;
 
 use crate::proto::message::Failure;
 use crate::proto::send::Ending;
+use crate::worker::bell::Bell;
 use crate::worker::buffer::{BufferLimits, Mark, Take, TaskBuffer};
+use crate::worker::clock;
 use crate::worker::mode::TaskMode;
 use crate::worker::place::Role;
 use crate::worker::producer::{ProduceError, Producer};
@@ -397,6 +400,34 @@ fn an_end_waits_for_split_ends() {
         assert_eq!(buffer.take_marks(1, 1).len(), 1);
         assert!(matches!(buffer.take(0, 1, 1), Take::Ended(_)));
     }
+}
+
+/// Counts how often a session is woken.
+#[derive(Default)]
+struct Wakes(AtomicU64);
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn split_ends_after_waiting_elements_wake_nobody() {
+    let (buffer, mut producer) = pair(BufferLimits::default());
+    let (bell, wakes) = (Arc::new(Bell::new(clock::now())), Arc::<Wakes>::default());
+    let count = || wakes.0.load(Ordering::Relaxed);
+    buffer.add_bell(0, bell.clone());
+    bell.register(&wakes.clone().into());
+    write(&mut producer, 0, 1);
+    producer.split_done(7, 0);
+    assert_eq!(count(), 0);
+    assert_eq!(take_all(&buffer), 1);
+    assert_eq!(buffer.take_marks(0, 1).len(), 1);
+    // Nobody would look for the end of a split without elements.
+    producer.split_done(8, 0);
+    assert_eq!(count(), 1);
+    assert_eq!(buffer.take_marks(0, 1).len(), 1);
 }
 
 /// A pipeline that rejects every element produces ends of splits only.
