@@ -31,8 +31,8 @@ fn is_zero_weight(parameter: &str) -> bool {
     weight.is_some_and(|weight| weight.parse() == Ok(0.0))
 }
 
-/// Returns content as the next part of a gzip stream. The reader of the stream sees all of the content once it
-/// has the part.
+/// Returns content as the next part of a gzip stream. The reader of the stream sees all of the content once
+/// it has the part.
 pub(crate) fn part(content: &[u8]) -> Bytes {
     let mut compress = Compress::new(Compression::fast(), false);
     let mut written = Vec::with_capacity(GROWTH_BYTES);

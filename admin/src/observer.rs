@@ -36,7 +36,7 @@ pub(crate) struct Observation<F> {
     pub(crate) facts: F,
     /// The status as a server-sent event, once a viewer has asked for the status.
     event: OnceLock<Bytes>,
-    /// The same event as a part of a gzip stream, once a viewer has asked for such a stream.
+    /// The event as a part of a gzip stream, once a viewer has asked for such a stream.
     gzip_event: OnceLock<Bytes>,
 }
 

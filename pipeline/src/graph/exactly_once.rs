@@ -104,8 +104,8 @@ impl Graph {
         }
     }
 
-    /// Returns whether an operation never ends on a split alone. An endless source, such as `counter`, ends on
-    /// each of its splits.
+    /// Returns whether an operation never ends on a split alone. An endless source, such as `counter`, ends
+    /// on each of its splits.
     fn is_endless_on_splits(
         &self,
         registry: &dyn Registry,
