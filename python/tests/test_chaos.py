@@ -12,10 +12,12 @@ import millstream as ms
 
 sys.path.append(str(Path(__file__).parents[2] / "tests"))
 
-from chaos.cases import Round
+from chaos.__main__ import SKIPPED, summary
+from chaos.etcd import check_store
 from chaos.ledger import Batch, Ledger, Verdict, judge, positions_of
 from chaos.processes import Cluster, free_port
 from chaos.proxy import Proxy
+from chaos.round import Round, Skipped
 from chaos.table import percentile, table
 from chaos.version import PACKAGE, check_package
 
@@ -137,3 +139,39 @@ def test_a_process_checks_its_package(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv(PACKAGE, str(tmp_path))
     with pytest.raises(AssertionError, match="expected the package in"):
         check_package()
+
+
+def test_dispatchers_of_a_store_have_own_addresses(tmp_path: Path) -> None:
+    command = stand_in(tmp_path / "present", "exit 0")
+    with Cluster(tmp_path, str(command)) as cluster:
+        cluster.share("etcd://127.0.0.1:1/chaos", dispatchers=2)
+        started = [cluster.dispatcher(number=number).child.args for number in range(2)]
+        worker, _ = cluster.worker()
+    first, second = cluster.addresses
+    records = ["--store", "etcd://127.0.0.1:1/chaos", "--until-stdin-closes"]
+    assert started == [[str(command), "dispatcher", "--bind", address, *records] for address in (first, second)]
+    assert worker.child.args[:4] == [str(command), "worker", "--dispatcher", f"{first},{second}"]  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("message", "is_missing"),
+    [
+        ("this build of millstream has no etcd: build it with --features etcd", True),
+        ("error: unexpected argument '--store' found", False),
+    ],
+)
+def test_a_version_without_etcd_is_skipped(tmp_path: Path, message: str, is_missing: bool) -> None:
+    command = tmp_path / "millstream"
+    command.write_text(f'#!/bin/sh\necho "{message}" >&2\nexit 1\n')
+    command.chmod(0o755)
+    with Cluster(tmp_path, str(command)) as cluster, pytest.raises(Skipped, match="the present version") as skipped:
+        check_store(cluster, cluster.present)
+    assert skipped.value.is_missing is is_missing
+
+
+def test_missing_tools_have_their_own_status() -> None:
+    good = Round("map", judge([ledger([0, 1, 2])], 3), 1.0, 1.5, ("ok",), ())
+    missing, old = Skipped("no etcd", is_missing=True), Skipped("an old version", is_missing=False)
+    assert summary([good, old]) == 0
+    assert summary([good, old, missing]) == SKIPPED
+    assert summary([good, None, missing]) == 1

@@ -8,18 +8,26 @@ import random
 import shutil
 import sys
 import tempfile
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from .cases import CASES, ELEMENTS, KINDS
 from .processes import Cluster
-from .round import Round
+from .round import Round, Skipped
 from .table import table
 from .upgrades import UPGRADES
 
+#: The exit status if rounds were skipped because a tool is missing, like that of ``deploy/check``.
+SKIPPED = 77
+
 
 def main() -> int:
-    """Runs the rounds. Returns 0 if all rounds passed, 1 if a round failed, and 2 for wrong arguments."""
+    """Runs the rounds.
+
+    Returns:
+        0 if no round failed, 1 if a round failed, 2 for wrong arguments, and 77 if only rounds that need a missing tool did not run.
+    """
     parser = argparse.ArgumentParser(prog="python -m chaos", description=sys.modules[__package__ or "chaos"].__doc__)
     parser.add_argument(
         "cases",
@@ -62,19 +70,31 @@ def main() -> int:
             for case, number in rounds
         ]
         done = [(case, one.result()) for (case, _), one in zip(rounds, running, strict=True)]
-    print(table([(case, one) for case, one in done if one is not None]))
-    good = sum(one is not None and one.is_good for _, one in done)
-    print(f"{good} passed, {len(done) - good} failed")
-    return 0 if good == len(done) else 1
+    print(table([(case, one) for case, one in done if isinstance(one, Round)]))
+    return summary([one for _, one in done])
 
 
-def _round(command: str, previous: Path | None, case: str, kind: str, seed: int, keep: Path | None) -> Round | None:
+def summary(done: Sequence[Round | Skipped | None]) -> int:
+    """Prints the numbers of rounds with each result. Returns the exit status."""
+    skipped = [one for one in done if isinstance(one, Skipped)]
+    good = sum(isinstance(one, Round) and one.is_good for one in done)
+    failed = len(done) - good - len(skipped)
+    print(f"{good} passed, {failed} failed" + (f", {len(skipped)} skipped" if skipped else ""))
+    if failed:
+        return 1
+    return SKIPPED if any(one.is_missing for one in skipped) else 0
+
+
+def _round(command: str, previous: Path | None, case: str, kind: str, seed: int, keep: Path | None) -> Round | Skipped | None:
     """Runs one round and prints its result. Returns nothing if the round could not finish."""
     directory = Path(tempfile.mkdtemp(prefix=f"chaos-{case}-"))
-    done, failure = None, ""
+    done, skipped, failure = None, None, ""
     try:
         with Cluster(directory, command, previous) as cluster:
             done = (CASES if previous is None else UPGRADES)[case](cluster, kind, random.Random(f"{case} {seed}"))
+    except Skipped as reason:
+        print(f"{case} skipped: {reason}", flush=True)
+        skipped = reason
     except Exception as error:  # Every other error is a finding, too.
         failure = str(error) if isinstance(error, AssertionError) else f"{type(error).__name__}: {error}"
     if done is not None:
@@ -89,7 +109,7 @@ def _round(command: str, previous: Path | None, case: str, kind: str, seed: int,
         if keep is not None:
             shutil.copytree(directory, keep / directory.name, dirs_exist_ok=True)
     shutil.rmtree(directory, ignore_errors=True)
-    return done
+    return skipped or done
 
 
 if __name__ == "__main__":

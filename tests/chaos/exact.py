@@ -28,6 +28,8 @@ ELEMENTS = 3_000
 WORKERS = 3
 #: The seconds of ``--liveness-s``. The dispatcher declares a silent worker dead after three times as long.
 LIVENESS_S = 1
+#: The arguments of dispatchers.
+SETTINGS = ("--liveness-s", str(LIVENESS_S))
 #: The seconds within which the faults of a storm begin.
 STORM_S = 4.0
 #: The maximum seconds between a kill of the dispatcher and its restart.
@@ -96,7 +98,7 @@ class Epoch:
         self.cluster, self._chance, self._in_order, self._elements = cluster, chance, in_order, elements
         self._is_loader = kind.endswith("loader")
         self._slow = cluster.directory / "slow"
-        self.dispatcher = cluster.dispatcher("--liveness-s", str(LIVENESS_S))
+        self.dispatchers = [cluster.dispatcher(*SETTINGS, number=number) for number in range(len(cluster.addresses))]
         self._workers = [cluster.worker() for _ in range(WORKERS)]
         self._lock = threading.Lock()
         #: The ledgers of the trainers that ended or died, up to their last saved positions.
@@ -194,11 +196,24 @@ class Epoch:
             oldest, _ = self._workers.pop(0)
         oldest.leave()
 
-    def replace_dispatcher(self) -> None:
-        """Asks the dispatcher to end, and starts another one with its records."""
+    def end_dispatcher(self, number: int = 0, *, is_killed: bool = False) -> None:
+        """Kills a dispatcher, or asks it to end."""
         self.begin_fault()
-        self.dispatcher.leave()
-        self.dispatcher = self.cluster.dispatcher("--liveness-s", str(LIVENESS_S))
+        (Process.kill if is_killed else Process.leave)(self.dispatchers[number])
+
+    def start_dispatcher(self, number: int = 0) -> None:
+        """Starts a dispatcher in the place of one that has ended, with its records."""
+        self.dispatchers[number] = self.cluster.dispatcher(*SETTINGS, number=number)
+
+    def replace_trainers(self, chance: random.Random) -> None:
+        """Kills all trainers. Others, whose number is random, continue from the saved positions."""
+        count = chance.randint(1, TRAINERS_MAX)
+        self.start(count, joined(self.die(), count))
+
+    def replace_dispatcher(self, number: int = 0) -> None:
+        """Asks a dispatcher to end, and starts another one in its place."""
+        self.end_dispatcher(number)
+        self.start_dispatcher(number)
 
     def finished(self, noticed_s: float | None = None) -> Round:
         """Makes the remaining work fast, and waits for the trainers. Compares their batches with the order without faults."""
@@ -275,10 +290,9 @@ def worker_stopped(epoch: Epoch, chance: random.Random) -> None:
 
 def dispatcher_killed(epoch: Epoch, chance: random.Random) -> None:
     """Kills the dispatcher, and restarts it with its records after up to 3 seconds."""
-    epoch.dispatcher.kill()
-    epoch.begin_fault()
+    epoch.end_dispatcher(is_killed=True)
     time.sleep(chance.uniform(0, AWAY_MAX_S))
-    epoch.dispatcher = epoch.cluster.dispatcher("--liveness-s", str(LIVENESS_S))
+    epoch.start_dispatcher()
 
 
 #: The faults of a storm.

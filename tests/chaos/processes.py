@@ -120,7 +120,10 @@ class Cluster:
         self.versions = dict.fromkeys(ROLES, self.present)
         #: Further arguments of workers.
         self.worker_settings: list[str] = []
-        self.port = free_port()
+        #: The addresses of the dispatchers, which stay the same after each restart.
+        self.addresses = [f"127.0.0.1:{free_port()}"]
+        #: The store that the dispatchers share. Without one, the only dispatcher keeps its records in a work directory.
+        self.store: str | None = None
         self.processes: list[Process] = []
         self._starting = threading.Lock()
         self.environment = {
@@ -139,13 +142,18 @@ class Cluster:
 
     @property
     def address(self) -> str:
-        """The dispatcher's address, which stays the same after each restart."""
-        return f"127.0.0.1:{self.port}"
+        """The addresses of all dispatchers, as other processes expect them."""
+        return ",".join(self.addresses)
 
-    def dispatcher(self, *settings: str) -> Process:
-        """Starts the dispatcher with the records of the dispatcher before it, and waits until it serves."""
-        work = str(self.directory / "records")
-        started = self._serve("dispatcher", "--bind", self.address, "--work-dir", work, *settings)
+    def share(self, store: str, dispatchers: int) -> None:
+        """Lets ``dispatchers`` dispatchers, which are started from now on, share a store."""
+        self.store = store
+        self.addresses += [f"127.0.0.1:{free_port()}" for _ in range(dispatchers - len(self.addresses))]
+
+    def dispatcher(self, *settings: str, number: int = 0) -> Process:
+        """Starts a dispatcher with the records of the dispatcher before it, and waits until it listens."""
+        records = ["--work-dir", str(self.directory / "records")] if self.store is None else ["--store", self.store]
+        started = self._serve("dispatcher", "--bind", self.addresses[number], *records, *settings)
         started.address()
         return started
 
@@ -204,7 +212,7 @@ class Cluster:
         asked = subprocess.run(
             [by.command, "status", "--json", "--dispatcher", self.address],
             check=False,
-            env=self._environment(by),
+            env=self.environment_of(by),
             capture_output=True,
             timeout=READY_S,
         )
@@ -215,20 +223,22 @@ class Cluster:
 
     def _serve(self, role: str, *arguments: str) -> Process:
         by = self.versions[role]
-        return self._started(role, [by.command, role, *arguments, "--until-stdin-closes"], by)
+        return self.start(role, [by.command, role, *arguments, "--until-stdin-closes"], by)
 
     def _trains(self, name: str, module: str, *arguments: str) -> Process:
         # Without `-P`, the interpreter prefers a package in the current directory.
-        return self._started(name, [sys.executable, "-P", "-m", module, *arguments], self.versions["reader"])
+        return self.start(name, [sys.executable, "-P", "-m", module, *arguments], self.versions["reader"])
 
-    def _environment(self, version: Version) -> dict[str, str]:
+    def environment_of(self, version: Version) -> dict[str, str]:
+        """Returns the environment of a process of a version."""
         return {**self.environment, "PYTHONPATH": os.pathsep.join((version.package, _CHAOS)), PACKAGE: version.package}
 
-    def _started(self, name: str, arguments: list[str], version: Version) -> Process:
+    def start(self, name: str, arguments: list[str], version: Version) -> Process:
+        """Starts any process, which ends with the harness."""
         # Faults start processes from several threads.
         with self._starting:
             log = self.directory / f"{name}-{len(self.processes)}.log"
-            process = Process(name, log, arguments, self._environment(version))
+            process = Process(name, log, arguments, self.environment_of(version))
             self.processes.append(process)
         return process
 

@@ -9,6 +9,19 @@ from .ledger import Verdict
 from .processes import Cluster
 
 
+class Skipped(Exception):
+    """The reason why a case cannot run here.
+
+    Args:
+        reason: The missing part.
+        is_missing: Whether the machine lacks a tool. Otherwise, a version lacks the tested feature.
+    """
+
+    def __init__(self, reason: str, *, is_missing: bool) -> None:
+        super().__init__(reason)
+        self.is_missing = is_missing
+
+
 @dataclass(frozen=True)
 class Round:
     """The result of one round of a case."""

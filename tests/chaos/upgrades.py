@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import random
+import time
 from collections.abc import Callable
 
-from .exact import TRAINERS_MAX, WORKERS, Epoch, joined, worker_killed
+from .etcd import Etcd
+from .exact import TRAINERS_MAX, WORKERS, Epoch, worker_killed
 from .ledger import Ledger, judge
 from .processes import ROLES, Cluster, wait_for_end
 from .round import Round
@@ -48,16 +50,65 @@ def rolling(cluster: Cluster, kind: str, chance: random.Random, *, is_upgrade: b
     epoch.start(trainers)
     cluster.versions = dict.fromkeys(ROLES, after)
 
-    def replace_trainers() -> None:
-        count = chance.randint(1, TRAINERS_MAX)
-        epoch.start(count, joined(epoch.die(), count))
-
     steps: list[Callable[[], None]] = [epoch.replace_dispatcher, *[epoch.replace_worker] * WORKERS]
-    steps += [] if kind == "map" else [replace_trainers]
+    steps += [] if kind == "map" else [lambda: epoch.replace_trainers(chance)]
     chance.shuffle(steps)
     for step in steps:
         step()
     return epoch.finished()
+
+
+def rolling_dispatchers(cluster: Cluster, kind: str, chance: random.Random, *, is_upgrade: bool) -> Round:
+    """Replaces two dispatchers that share a store by the other version during an exactly-once epoch.
+
+    The standby is replaced first. Whenever the leader ends, a dispatcher of the other version continues from the records. The first leader
+    starts again with its own version and leads once more, as after a crash during an upgrade. A worker dies under each leader.
+
+    Returns:
+        The round. Its ``noticed_s`` is the longest time from the end of a leader until the service answered again.
+    """
+    before, after = _ordered(cluster, previous_first=is_upgrade)
+    with Etcd(cluster, dispatchers=2) as store:
+        cluster.versions = dict.fromkeys(ROLES, before)
+        epoch = Epoch(cluster, "map" if kind == "map" else "loader", chance, in_order=True, elements=ELEMENTS_OF_ROLLING)
+        epoch.start(1 if kind == "map" else chance.randint(1, TRAINERS_MAX))
+        old = store.leader()
+        assert old is not None, "no dispatcher leads before the first fault"
+        new = 1 - old
+
+        def start(number: int, version: Version) -> None:
+            cluster.versions["dispatcher"] = version
+            epoch.start_dispatcher(number)
+
+        def worker_dies() -> None:
+            cluster.versions["worker"] = chance.choice((before, after))
+            worker_killed(epoch, chance)
+
+        def leadership_moves(number: int, *, is_killed: bool) -> float:
+            epoch.end_dispatcher(number, is_killed=is_killed)
+            ended_s = time.monotonic()
+            store.wait_for_leader(1 - number)
+            next(cluster.statuses("the next leader does not answer"))
+            return time.monotonic() - ended_s
+
+        kills = [True, False, chance.choice((True, False))]
+        chance.shuffle(kills)
+        epoch.end_dispatcher(new)
+        start(new, after)
+        assert store.leader() == old, "the replacement of the standby has moved the leadership"
+        worker_dies()
+        absences = [leadership_moves(old, is_killed=kills[0])]
+        start(old, before)
+        worker_dies()
+        if kind != "map":
+            cluster.versions["reader"] = after
+            epoch.replace_trainers(chance)
+        absences.append(leadership_moves(new, is_killed=kills[1]))
+        start(new, after)
+        worker_dies()
+        absences.append(leadership_moves(old, is_killed=kills[2]))
+        start(old, after)
+        return epoch.finished(max(absences))
 
 
 #: The cases by name.
@@ -69,6 +120,8 @@ UPGRADES: dict[str, Callable[[Cluster, str, random.Random], Round]] = {
     },
     "rolling-upgrade": functools.partial(rolling, is_upgrade=True),
     "rolling-downgrade": functools.partial(rolling, is_upgrade=False),
+    "rolling-dispatchers-upgrade": functools.partial(rolling_dispatchers, is_upgrade=True),
+    "rolling-dispatchers-downgrade": functools.partial(rolling_dispatchers, is_upgrade=False),
 }
 
 
