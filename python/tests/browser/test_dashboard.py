@@ -33,6 +33,17 @@ def test_tables_show_the_service(shown: Page, service: Service) -> None:
     assert shown.errors() == []
 
 
+def test_live_statuses_arrive_compressed(shown: Page) -> None:
+    for _ in range(2):
+        shown.new_status()
+    script = """
+        const answer = await fetch("/api/v1/live");
+        await answer.body.cancel();
+        return answer.headers.get("content-encoding");
+    """
+    assert shown.run(script) == "gzip"
+
+
 def test_live_regions_change_only_with_their_text(shown: Page) -> None:
     script = "window.changes = 0; new MutationObserver(() => window.changes++).observe(document.getElementById('connection'), {childList: true})"
     shown.run(script)
