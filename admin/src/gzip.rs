@@ -3,16 +3,16 @@
 //! A part refers to no earlier part, so one compression serves all viewers, whenever they came. Refuses to
 //! know the content of events.
 
+use std::io::Write;
+
 use bytes::Bytes;
-use flate2::{Compress, Compression, FlushCompress, Status};
+use flate2::Compression;
+use flate2::write::DeflateEncoder;
 use hyper::header::{self, HeaderMap};
 
 /// The header of a gzip stream (RFC 1952, section 2.3.1): deflate, without a name or a time, of an unknown
 /// operating system.
 pub(crate) const HEADER: Bytes = Bytes::from_static(&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff]);
-
-/// The room by which the output grows.
-const GROWTH_BYTES: usize = 64 << 10;
 
 /// Returns whether the sender of a request with these headers reads gzip (RFC 9110, section 12.5.3).
 pub(crate) fn is_accepted(headers: &HeaderMap) -> bool {
@@ -34,24 +34,11 @@ fn is_zero_weight(parameter: &str) -> bool {
 /// Returns content as the next part of a gzip stream. The reader of the stream sees all of the content once
 /// it has the part.
 pub(crate) fn part(content: &[u8]) -> Bytes {
-    let mut compress = Compress::new(Compression::fast(), false);
-    let mut written = Vec::with_capacity(GROWTH_BYTES);
-    loop {
-        // The output never exceeds memory, so what was read fits the length of the content.
-        let read = usize::try_from(compress.total_in()).unwrap_or(content.len());
-        let status = compress.compress_vec(&content[read..], &mut written, FlushCompress::Sync);
-        let is_full = written.len() == written.capacity();
-        match status {
-            Ok(Status::Ok) if is_full => written.reserve(GROWTH_BYTES),
-            Ok(Status::Ok | Status::BufError | Status::StreamEnd) => break,
-            Err(error) => {
-                // Compression fails only if its states are damaged.
-                tracing::error!(%error, "an event could not be compressed");
-                return Bytes::new();
-            }
-        }
-    }
-    written.into()
+    let mut encoder = DeflateEncoder::new(Vec::new(), Compression::fast());
+    let written = encoder.write_all(content).and_then(|()| encoder.flush());
+    written.expect("a write to memory does not fail");
+    // The encoder would end the stream, so only its output is taken.
+    std::mem::take(encoder.get_mut()).into()
 }
 
 #[cfg(test)]

@@ -157,7 +157,7 @@ impl<S: Subject> Observer<S> {
         observation.event.get_or_init(write).clone()
     }
 
-    /// Returns the same event as a part of a gzip stream, which is compressed once for all viewers.
+    /// Returns the event as a part of a gzip stream, which is compressed once for all viewers.
     pub(crate) fn gzip_event(&self, observation: &Observation<S::Facts>) -> Bytes {
         let compress = || gzip::part(&self.status_event(observation));
         observation.gzip_event.get_or_init(compress).clone()
