@@ -92,8 +92,9 @@ impl Place {
         let last = counts.splits.saturating_sub(1);
         let whole = last.saturating_sub(first).div_ceil(trainers);
         let ends = first <= last && (last - first).is_multiple_of(trainers);
-        let whole = whole.saturating_mul(counts.each);
-        whole.saturating_add(if ends { counts.of(last) } else { 0 }) - had
+        let ends_with = if ends { counts.of(last) } else { 0 };
+        let all = u128::from(whole) * u128::from(counts.each) + u128::from(ends_with);
+        u64::try_from(all - u128::from(had)).unwrap_or(u64::MAX)
     }
 
     /// Returns the split and the position in it of the element that a trainer receives after `steps` more
@@ -182,6 +183,21 @@ mod tests {
             });
             left.collect()
         }
+    }
+
+    #[test]
+    fn endless_sources_have_more_elements_than_fit() {
+        // The product of the numbers does not fit into 64 bits.
+        let counts = SplitCounts {
+            splits: 1 << 52,
+            each: 1 << 13,
+            last: 1 << 13,
+        };
+        let place = Place::default().after(&counts, 2, (3 << 13) + 5);
+        let (split, had) = (6, BTreeMap::from([(6, 5), (7, 5)]));
+        assert_eq!(place, Place { split, had });
+        assert_eq!(place.left(&counts, 0, 1), u64::MAX);
+        assert_eq!(place.element_after(&counts, (1, 2), 1 << 13), Some((9, 5)));
     }
 
     proptest! {
