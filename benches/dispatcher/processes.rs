@@ -53,6 +53,19 @@ impl Server {
         cpu_seconds(&self.child.id().to_string())
     }
 
+    /// Returns the processor seconds that the threads with this name have used so far.
+    pub(crate) fn thread_cpu_seconds(&self, name: &str) -> f64 {
+        let process = self.child.id();
+        let threads = std::fs::read_dir(format!("/proc/{process}/task"));
+        let threads = threads.into_iter().flatten().flatten().filter(|thread| {
+            let found = std::fs::read_to_string(thread.path().join("comm"));
+            found.is_ok_and(|found| found.trim_end() == name)
+        });
+        threads
+            .map(|thread| cpu_seconds(&format!("{process}/task/{}", thread.file_name().display())))
+            .sum()
+    }
+
     fn start(key: &Key, arguments: &[&str]) -> Result<Server, String> {
         let mut child = Command::new(env!("CARGO_BIN_EXE_millstream"))
             .args(arguments)
