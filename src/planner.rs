@@ -12,8 +12,8 @@ use millstream_pipeline::exec::Functions;
 use millstream_pipeline::graph::{
     AnalysisError, FileFormat, Params, Registry, ShardBy, Share, SourceSignature,
 };
-use millstream_pipeline::plan::FileOrder;
-use millstream_pipeline::storage::Storage;
+use millstream_pipeline::plan::{FileOrder, ListedItem};
+use millstream_pipeline::storage::{FILE_VERSION_BYTES, FileVersion, Storage};
 use millstream_pipeline::{graph, plan};
 
 /// A planner that analyses definitions with the functions registered in this process.
@@ -70,7 +70,8 @@ impl Planner for GraphPlanner {
             epoch: repetition,
         };
         let seed = RandomState::new().hash_one(repetition);
-        Ok(to_control(&plan.shuffled(&graph, order), seed))
+        let digests: Vec<_> = plan.sources.iter().map(plan::SourcePlan::files_digest).collect();
+        Ok(to_control(&plan.shuffled(&graph, order), &digests, seed))
     }
 }
 
@@ -115,11 +116,21 @@ const HALF: Share = Share {
     seed: 0,
 };
 
-/// Converts a split plan to the control plane's type, with the seed that all tasks use.
-fn to_control(plan: &plan::SplitPlan, seed: u64) -> SplitPlan {
-    let sources = plan.sources.iter().map(|source| match source {
+/// Converts a split plan to the control plane's type, with the digest of each source's files, and the seed
+/// that all tasks use.
+fn to_control(plan: &plan::SplitPlan, digests: &[Option<u64>], seed: u64) -> SplitPlan {
+    let sources = plan.sources.iter().zip(digests);
+    let sources = sources.map(|(source, files)| match source {
         plan::SourcePlan::Counted { splits } => SourcePlan::Counted { splits: *splits },
-        plan::SourcePlan::Listed { items } => SourcePlan::listed(items.iter().cloned()),
+        plan::SourcePlan::Listed { items } => {
+            let items = items.iter().map(|item| {
+                let version = item
+                    .version
+                    .map_or([0; FILE_VERSION_BYTES], FileVersion::to_bytes);
+                (item.payload.clone(), version)
+            });
+            SourcePlan::listed_in_versions(items, *files)
+        }
     });
     SplitPlan {
         sources: sources.collect(),
@@ -131,8 +142,8 @@ fn to_control(plan: &plan::SplitPlan, seed: u64) -> SplitPlan {
 pub(crate) fn to_pipeline(plan: &SplitPlan) -> plan::SplitPlan {
     let sources = plan.sources.iter().map(|source| match source {
         SourcePlan::Counted { splits } => plan::SourcePlan::Counted { splits: *splits },
-        SourcePlan::Listed { items } => plan::SourcePlan::Listed {
-            items: items.iter().map(|item| item.to_vec()).collect(),
+        SourcePlan::Listed { items, .. } => plan::SourcePlan::Listed {
+            items: items.iter().map(|item| ListedItem::new(item.to_vec())).collect(),
         },
     });
     plan::SplitPlan {

@@ -276,6 +276,17 @@ impl Service {
     /// # }
     /// ```
     pub fn read(&self, job: JobId, repetition: u64, config: &ReaderConfig) -> Result<Reader, ServiceError> {
+        self.read_files(job, repetition, config).map(|(reader, _)| reader)
+    }
+
+    /// Opens a reader like [`Service::read`]. Also returns the digest of the files that an exactly-once job
+    /// reads.
+    pub(crate) fn read_files(
+        &self,
+        job: JobId,
+        repetition: u64,
+        config: &ReaderConfig,
+    ) -> Result<(Reader, Option<u64>), ServiceError> {
         let (client, held) = (self.client.clone(), self.goodbyes.held.clone());
         let closing = self.goodbyes.closing.subscribe();
         let (consumer, trainer_id) = (config.consumer, config.trainer_id.clone());
@@ -283,22 +294,19 @@ impl Service {
             check_trainer(client.asked_for(job).await.as_ref(), trainer_id.as_deref())?;
             let is_shared = client.is_shared(job).await;
             let handle = client.open_iteration(job, repetition, consumer).await?;
-            Ok((discover(handle, closing, held), is_shared))
+            let files = handle.files();
+            Ok((discover(handle, closing, held), is_shared, files))
         };
         // The dispatcher may open the reader although the caller cancels this call. The request therefore
         // continues on the lane, and the reader says goodbye once its number is known.
         let opening = self.lane.spawn(opening);
-        let (feed, is_shared) = self.ask(async move { opening.await? })?;
+        let (feed, is_shared, files) = self.ask(async move { opening.await? })?;
         let config = ReaderConfig {
             is_shared: is_shared || config.is_shared,
             ..config.clone()
         };
-        Ok(Reader::start(
-            self.lane.clone(),
-            self.connector.clone(),
-            feed,
-            &config,
-        ))
+        let reader = Reader::start(self.lane.clone(), self.connector.clone(), feed, &config);
+        Ok((reader, files))
     }
 
     /// Returns the whole status of the dispatcher.

@@ -265,6 +265,7 @@ impl Passes {
                 let (request, terms) = (**read).clone();
                 // Only the first pass continues at a saved position.
                 read.1.place = Place::default();
+                read.1.files = None;
                 Ok(Box::new(ExactSource::new(
                     Arc::clone(service),
                     (request, terms),

@@ -155,7 +155,7 @@ impl Crowd {
             consumer: None,
             whereabouts: Whereabouts::default(),
         };
-        let Reply::Client(client) = self.ask(reading(reader), Role::Submit, open)? else {
+        let Reply::Client(client, _) = self.ask(reading(reader), Role::Submit, open)? else {
             return Err("expected a client".to_owned());
         };
         Ok(client)

@@ -202,7 +202,7 @@ impl Deployment {
             consumer: None,
             whereabouts: millstream::control::Whereabouts::default(),
         };
-        let Reply::Client(client) = self.ask(Role::Submit, open)? else {
+        let Reply::Client(client, _) = self.ask(Role::Submit, open)? else {
             return Err("no client".to_owned());
         };
         Ok(client)

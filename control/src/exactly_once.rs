@@ -24,6 +24,10 @@ pub struct ExactlyOnce {
     /// The limits on splits that end their workers.
     #[cbor(n(3), default)]
     pub poison: PoisonLimits,
+    /// The digest of the files among which the job's first split has its number (C16.11). `None` if the job
+    /// begins an epoch, or if the sources have no files.
+    #[n(4)]
+    pub files: Option<u64>,
 }
 
 /// The limits on poison splits, whose workers die while they read them (C16.7).
@@ -67,6 +71,7 @@ impl ExactlyOnce {
             first: 0,
             step: 1,
             poison: PoisonLimits::default(),
+            files: None,
         }
     }
 
@@ -87,12 +92,14 @@ impl fmt::Display for ExactlyOnce {
                 max_deaths,
                 max_skips,
             },
+            files,
         } = self;
         write!(
             f,
             "seed {seed}, splits from {first} in steps of {step}, at most {max_deaths} deaths and {max_skips} \
              skipped splits"
-        )
+        )?;
+        files.map_or(Ok(()), |files| write!(f, ", files {files:016x}"))
     }
 }
 
@@ -156,6 +163,7 @@ mod tests {
             first: 3,
             step: u64::MAX,
             poison: PoisonLimits::default(),
+            files: None,
         };
         assert_eq!(once.source_index(0), 3);
         assert_eq!(once.source_index(9), u64::MAX);

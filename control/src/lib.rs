@@ -62,7 +62,7 @@ pub use load::WorkerLoad;
 pub use pace::{BOTTLENECK_BYTES_MAX, Measures, Pace};
 pub use planner::{Cardinality, DatasetFacts, PlanError, Planner, SourcePlan, SplitPlan};
 pub use scaling::ScalingConfig;
-pub use split::{LeaseRange, Seen, Split, SplitPace, SplitRange};
+pub use split::{LeaseRange, PayloadVersion, Seen, Split, SplitPace, SplitRange};
 pub use stage::{STAGE_LABEL_BYTES_MAX, STAGES_MAX, StagePace};
 pub use store::{
     Campaign, Candidate, DiskStore, EtcdConfig, EtcdConfigError, EtcdUser, MemoryStore, Store, StoreError,

@@ -5,11 +5,13 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::fmt;
+use std::ops::Range;
 
 use minicbor::bytes::ByteVec;
 use minicbor::{Decode, Encode};
 
 use crate::job::Policy;
+use crate::split::PayloadVersion;
 
 /// A reader of definitions for the dispatcher. Called from threads that may block.
 pub trait Planner: Send + Sync {
@@ -116,6 +118,16 @@ pub struct SplitPlan {
 }
 
 impl SplitPlan {
+    /// Returns the plan for a job that may read files of other versions.
+    #[must_use]
+    pub fn without_versions(self) -> SplitPlan {
+        let sources = self.sources.into_iter();
+        SplitPlan {
+            sources: sources.map(SourcePlan::without_versions).collect(),
+            seed: self.seed,
+        }
+    }
+
     /// Returns the plan of the splits `first`, `first + step`, `first + 2 * step`, and so on, of each
     /// source. These splits get the indices 0, 1, 2, and so on.
     #[must_use]
@@ -144,14 +156,52 @@ pub enum SourcePlan {
         /// The payloads, in order.
         #[n(0)]
         items: Vec<ByteVec>,
+        /// The version of each payload's file. Empty if the versions are unknown, or if the job does not need
+        /// them.
+        #[cbor(n(1), default)]
+        versions: Vec<PayloadVersion>,
+        /// The digest of all files of the source, which other files change. `None` if it is unknown, or if
+        /// the job does not need it.
+        #[n(2)]
+        files: Option<u64>,
     },
 }
 
 impl SourcePlan {
-    /// Returns the plan of a listed source.
+    /// Returns the plan of a listed source, whose files have unknown versions.
     pub fn listed(items: impl IntoIterator<Item = Vec<u8>>) -> SourcePlan {
         SourcePlan::Listed {
             items: items.into_iter().map(ByteVec::from).collect(),
+            versions: Vec::new(),
+            files: None,
+        }
+    }
+
+    /// Returns the plan of a listed source, whose files have these versions, and the digest `files` together.
+    pub fn listed_in_versions(
+        items: impl IntoIterator<Item = (Vec<u8>, [u8; 16])>,
+        files: Option<u64>,
+    ) -> SourcePlan {
+        let items = items.into_iter();
+        let (items, versions) = items
+            .map(|(item, version)| (ByteVec::from(item), PayloadVersion::from(version)))
+            .unzip();
+        SourcePlan::Listed {
+            items,
+            versions,
+            files,
+        }
+    }
+
+    /// Returns the plan without the versions and the digest of files, which only exactly-once jobs need.
+    fn without_versions(self) -> SourcePlan {
+        match self {
+            SourcePlan::Counted { .. } => self,
+            SourcePlan::Listed { items, .. } => SourcePlan::Listed {
+                items,
+                versions: Vec::new(),
+                files: None,
+            },
         }
     }
 
@@ -161,11 +211,17 @@ impl SourcePlan {
             SourcePlan::Counted { splits } => SourcePlan::Counted {
                 splits: splits.saturating_sub(first).div_ceil(step.max(1)),
             },
-            SourcePlan::Listed { items } => {
+            SourcePlan::Listed {
+                items,
+                versions,
+                files,
+            } => {
                 let place = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-                let items = items.into_iter().skip(place(first)).step_by(place(step.max(1)));
+                let (first, step) = (place(first), place(step.max(1)));
                 SourcePlan::Listed {
-                    items: items.collect(),
+                    items: items.into_iter().skip(first).step_by(step).collect(),
+                    versions: versions.into_iter().skip(first).step_by(step).collect(),
+                    files,
                 }
             }
         }
@@ -175,7 +231,7 @@ impl SourcePlan {
     pub fn splits(&self) -> u64 {
         match self {
             SourcePlan::Counted { splits } => *splits,
-            SourcePlan::Listed { items } => items.len() as u64,
+            SourcePlan::Listed { items, .. } => items.len() as u64,
         }
     }
 
@@ -188,10 +244,29 @@ impl SourcePlan {
     pub(crate) fn payload(&self, index: u64) -> &[u8] {
         match self {
             SourcePlan::Counted { .. } => &[],
-            SourcePlan::Listed { items } => usize::try_from(index)
+            SourcePlan::Listed { items, .. } => usize::try_from(index)
                 .ok()
                 .and_then(|index| items.get(index))
                 .map_or(&[], |item| item.as_slice()),
+        }
+    }
+
+    /// Returns the digest of the files of the source, if it is known.
+    pub(crate) fn files(&self) -> Option<u64> {
+        match self {
+            SourcePlan::Counted { .. } => None,
+            SourcePlan::Listed { files, .. } => *files,
+        }
+    }
+
+    /// Returns the versions of the files of consecutive splits; nothing if the plan has no versions.
+    pub(crate) fn versions(&self, splits: Range<u64>) -> &[PayloadVersion] {
+        let place = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        match self {
+            SourcePlan::Counted { .. } => &[],
+            SourcePlan::Listed { versions, .. } => versions
+                .get(place(splits.start)..place(splits.end))
+                .unwrap_or_default(),
         }
     }
 }
@@ -231,6 +306,7 @@ mod tests {
                 sources: vec![
                     SourcePlan::Counted { splits },
                     SourcePlan::listed((0..total).map(|item| vec![item])),
+                    SourcePlan::listed_in_versions((0..total).map(|item| (vec![item], [item; 16])), Some(6)),
                 ],
                 seed: 5,
             };
@@ -239,7 +315,11 @@ mod tests {
                     SourcePlan::Counted {
                         splits: expected.len() as u64,
                     },
-                    SourcePlan::listed(expected.into_iter().map(|item| vec![item])),
+                    SourcePlan::listed(expected.iter().map(|item| vec![*item])),
+                    SourcePlan::listed_in_versions(
+                        expected.iter().map(|item| (vec![*item], [*item; 16])),
+                        Some(6),
+                    ),
                 ],
                 seed: 5,
             };

@@ -1,6 +1,7 @@
 //! Splits of sources, as workers receive them, and compact descriptions of many splits.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+use minicbor::bytes::ByteArray;
 use minicbor::{Decode, Encode};
 
 /// A unit of source data leased to a task.
@@ -22,7 +23,13 @@ pub struct Split {
     /// The data that the source needs in addition to the index, such as a file's name. Empty for counted
     /// sources.
     pub payload: Vec<u8>,
+    /// The version of the payload's file when the iteration was planned, if the planner knew a version.
+    pub version: Option<PayloadVersion>,
 }
+
+/// The version of the file that a payload names, as the planner encodes it. Zeros mean that the version is
+/// unknown.
+pub type PayloadVersion = ByteArray<16>;
 
 /// A range of consecutive leases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]

@@ -215,6 +215,7 @@ impl SplitSource for Dealer {
             attempt: 0,
             skipped: false,
             payload: Vec::new(),
+            version: None,
         }))
     }
 }

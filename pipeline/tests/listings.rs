@@ -30,7 +30,7 @@ fn listed(plan: &SplitPlan) -> Vec<String> {
     };
     items
         .iter()
-        .map(|item| String::from_utf8(item.clone()).unwrap())
+        .map(|item| String::from_utf8(item.payload.clone()).unwrap())
         .collect()
 }
 
@@ -58,6 +58,7 @@ impl SplitSource for InOrder {
             attempt: 0,
             skipped: false,
             payload: path.clone().into_bytes(),
+            version: None,
         }))
     }
 }

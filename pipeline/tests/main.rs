@@ -2,6 +2,7 @@
 //!
 //! - `model`: random chains of operations, compared with a naive model; counts, compared with the
 //!   analysis
+//! - `changed_files`: files that were changed after the plan was made
 //! - `combined`: datasets that combine several datasets
 //! - `states`: a saved and restored executor continues as if it had not been interrupted
 //! - `by_split`: datasets that run on each split alone yield the same elements on any workers
@@ -61,6 +62,7 @@ mod batches;
 mod bombs;
 mod buffers;
 mod by_split;
+mod changed_files;
 mod combined;
 mod continuing;
 #[cfg(all(

@@ -3,7 +3,7 @@
 
 use millstream_pipeline::exec::{ErrorKind, ExecContext, Executor};
 use millstream_pipeline::graph::{Compression, Dataset, FilePart, FixedLength, Graph};
-use millstream_pipeline::plan::{SourcePlan, SplitPlan, plan_splits};
+use millstream_pipeline::plan::{ListedItem, SourcePlan, SplitPlan, plan_splits};
 use millstream_pipeline::storage::Storage;
 use millstream_testkit::rounds;
 use proptest::prelude::*;
@@ -29,7 +29,7 @@ fn cut(path: &str, mut cuts: Vec<u64>) -> SplitPlan {
         path,
         range: Some(ends[0]..ends[1]),
     });
-    let items = parts.map(|part| part.written().into_bytes()).collect();
+    let items = parts.map(|part| ListedItem::new(part.written())).collect();
     SplitPlan {
         sources: vec![SourcePlan::Listed { items }],
     }
@@ -105,7 +105,7 @@ fn only_seekable_large_files_have_parts() {
         let graph = dataset.graph().unwrap();
         let mut plan = plan_splits(&graph, &functions(), &Storage::default()).unwrap();
         match plan.sources.remove(0) {
-            SourcePlan::Listed { items } => items,
+            SourcePlan::Listed { items } => items.into_iter().map(|item| item.payload).collect::<Vec<_>>(),
             SourcePlan::Counted { .. } => panic!("files are listed"),
         }
     };
@@ -113,7 +113,7 @@ fn only_seekable_large_files_have_parts() {
     assert_eq!(parts.len(), 3, "expected 9.6 MB in three parts of at most 4 MiB");
     let graph = Dataset::files(&path).text_lines().graph().unwrap();
     let counts = parts.into_iter().map(|part| {
-        let items = vec![part];
+        let items = vec![ListedItem::new(part)];
         let plan = SplitPlan {
             sources: vec![SourcePlan::Listed { items }],
         };

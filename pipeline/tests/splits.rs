@@ -11,7 +11,7 @@ use millstream_pipeline::exec::{
 use millstream_pipeline::graph::{
     Cardinality, Dataset, Graph, Params, SourceSignature, Splitting, Units, Window,
 };
-use millstream_pipeline::plan::{SourcePlan, SplitPlan, plan_splits};
+use millstream_pipeline::plan::{ListedItem, SourcePlan, SplitPlan, plan_splits};
 use millstream_pipeline::storage::Storage;
 use millstream_testkit::rounds;
 use proptest::prelude::*;
@@ -41,7 +41,7 @@ struct Dealt {
 }
 
 impl Dealer {
-    fn new(plan: SplitPlan) -> Dealer {
+    pub(crate) fn new(plan: SplitPlan) -> Dealer {
         let at = vec![(0, 0); plan.sources.len()];
         Dealer {
             shared: Arc::new(parking_lot::Mutex::new(Dealt {
@@ -81,8 +81,8 @@ impl SplitSource for Dealer {
             dealt.at[source as usize] = (pass, index);
             return Ok(None);
         }
-        let payload = match &dealt.plan.sources[source as usize] {
-            SourcePlan::Counted { .. } => Vec::new(),
+        let ListedItem { payload, version } = match &dealt.plan.sources[source as usize] {
+            SourcePlan::Counted { .. } => ListedItem::new([]),
             SourcePlan::Listed { items } => items[index as usize].clone(),
         };
         dealt.at[source as usize] = (pass, index + 1);
@@ -96,6 +96,7 @@ impl SplitSource for Dealer {
             attempt: 3,
             skipped: false,
             payload,
+            version,
         }))
     }
 
@@ -518,6 +519,7 @@ fn a_split_beyond_the_source_is_refused() {
                 attempt: 0,
                 skipped: false,
                 payload: Vec::new(),
+                version: None,
             }))
         }
     }

@@ -177,7 +177,7 @@ class ExactLoading(StreamLoading):
         """Opens a job that continues at a place."""
         own = self._rank.dp_rank, self._rank.dp_size
         limits = self._terms.max_skips, self._terms.max_deaths
-        terms = ExactTerms(self._seed, *own, place.split, place.had, is_placed, *limits, self._is_any_order)
+        terms = ExactTerms(self._seed, *own, place.split, place.had, is_placed, *limits, self._is_any_order, place.files)
         dataset = self._dataset.apply(distribute_exactly(service, terms)).with_output(output)
         return dataset._pass(epoch)
 

@@ -29,28 +29,33 @@ class Place:
     """The position of a trainer: the first split of which elements are left, and the number of elements that trainers have of each split.
 
     A state has one bit for each split of which trainers have all elements. The state thus stays small if elements arrive in any order.
+
+    If splits are files, ``files`` is a digest of all files of the epoch. Among other files, the numbers would stand for other splits.
     """
 
     split: int = 0
     had: dict[int, int] = dataclasses.field(default_factory=dict)
+    files: int | None = None
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Place:
-        """Returns the position in the bytes that arrive before an element: split, distance, words of bits, and pairs of split and number.
+        """Returns the position in the bytes that arrive before an element.
 
-        The element's own split and position stand before these numbers.
+        The numbers are the digest of the files, the split, the distance, the words of bits, and pairs of split and number. The element's own split
+        and position stand before these numbers.
         """
-        _, _, split, step, words, *rest = struct.unpack(f"<{len(data) // 8}Q", data)
+        _, _, files, split, step, words, *rest = struct.unpack(f"<{len(data) // 8}Q", data)
         bits = sum(word << 64 * at for at, word in enumerate(rest[:words]))
         pairs = rest[words:]
-        return cls(split, _merged(dict(zip(pairs[::2], pairs[1::2], strict=True)), split, step, bits))
+        return cls(split, _merged(dict(zip(pairs[::2], pairs[1::2], strict=True)), split, step, bits), files or None)
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Place:
         """Returns the position in a state."""
         split, had = int(state["split"]), {int(split): int(count) for split, count in state.get("had", {}).items()}
         step, bits = state.get("done", (1, ""))
-        return cls(split, _merged(had, split, step, int.from_bytes(base64.b64decode(bits), "little")))
+        files = state.get("files")
+        return cls(split, _merged(had, split, step, int.from_bytes(base64.b64decode(bits), "little")), None if files is None else int(files, 16))
 
     def to_state(self) -> dict[str, Any]:
         """Returns the position as a part of a state. ``done`` has the distance of splits, and a bit for each split in base64."""
@@ -61,6 +66,8 @@ class Place:
             for distance in done:
                 bits[distance // step // 8] |= 1 << distance // step % 8
             state["done"] = [step, base64.b64encode(bits).decode()]
+        if self.files is not None:
+            state["files"] = f"{self.files:016x}"
         return state
 
 
@@ -116,12 +123,16 @@ def joined_states(states: Sequence[dict[str, Any]], trainers: int) -> dict[str, 
     ordered = sorted(states, key=lambda state: int(state["trainer"]))
     places = [Place.from_state(state) for state in ordered]
     split, had = joined_places([(place.split, place.had) for place in places])
+    # A trainer that has no batch yet knows no files.
+    files = {place.files for place in places if place.files is not None}
+    if len(files) > 1:
+        raise InvalidArgumentError("the trainers read different files: restore the files of one trainer on all machines, and begin the epoch again")
     joined = {
         **first,
         "step": max(state["step"] for state in states),
         # A trainer with fewer splits or batches ends the epoch before the others.
         "finished": all(state["finished"] for state in states),
-        **Place(split, had).to_state(),
+        **Place(split, had, *files).to_state(),
         "trainers": trainers,
         "trainer": None,
     }

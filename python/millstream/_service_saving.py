@@ -11,6 +11,7 @@ import dataclasses
 import fcntl
 import hashlib
 import json
+import math
 import os
 import shutil
 import threading
@@ -157,10 +158,12 @@ class Saving:
 
     def _receive(self) -> None:
         """Receives the size of each chunk in order, and declares the dataset to be saved after the last one."""
-        done, written_at = self._progress, time.monotonic()
-        for place, (elements, size) in self._elements:
+        # The first chunk is noted at once, with the files that it belongs to.
+        done, written_at = self._progress, -math.inf
+        for numbers, (elements, size) in self._elements:
+            place = Place.from_bytes(numbers.tobytes())
             # The position after the only element of a split is at the next split.
-            if (split := Place.from_bytes(place.tobytes()).split - 1) != done.chunks:
+            if (split := place.split - 1) != done.chunks:
                 raise InternalError(f"save: expected chunk {done.chunks}, found chunk {split}")
             _await_chunk(self._place, done.chunks, self._cancelled)
             done = dataclasses.replace(
@@ -168,7 +171,7 @@ class Saving:
             )
             self._progress = done
             if time.monotonic() - written_at >= _PROGRESS_EVERY_S:
-                _write(self._place / _PROGRESS, dataclasses.asdict(done))
+                _write(self._place / _PROGRESS, dataclasses.asdict(done) | {"files": place.files})
                 written_at = time.monotonic()
         done = dataclasses.replace(done, total=done.chunks)
         shutil.rmtree(self._place / _UNCOMMITTED, ignore_errors=True)
@@ -239,9 +242,9 @@ def save(
         "spec": dataset._graph.spec,
         "chunks": exact.splits,
     }
-    with _begun(place, said) as (begun, lock):
+    with _begun(place, said) as (begun, files, lock):
         writing = dataset._then(dataset._graph.then("write_chunk", path=str(place), packing=packing))
-        terms = ExactTerms(seed, 0, 1, begun.chunks, placed=True, max_deaths=max_deaths)
+        terms = ExactTerms(seed, 0, 1, begun.chunks, placed=True, max_deaths=max_deaths, files=files)
         elements = writing.apply(distribute_exactly(service, terms)).with_output("numpy")._pass(0)
         saving = Saving(place, elements, begun, os.dup(lock))
     if wait:
@@ -322,8 +325,8 @@ def _local(path: str | os.PathLike[str], name: str) -> Path:
 
 
 @contextlib.contextmanager
-def _begun(place: Path, said: dict[str, Any]) -> Iterator[tuple[SaveProgress, int]]:
-    """Locks the directory of a save, and yields the earlier progress of the same save and the lock."""
+def _begun(place: Path, said: dict[str, Any]) -> Iterator[tuple[SaveProgress, int | None, int]]:
+    """Locks the directory of a save. Yields the earlier progress of the same save, the digest of its files, and the lock."""
     if place.exists() and not (place / DESCRIPTION).exists():
         if other := sorted(entry.name for entry in place.iterdir() if entry.name not in (_LOCK, _CHUNKS, _UNCOMMITTED)):
             raise FailedPreconditionError(f"save: expected a new or empty directory, found {other[0]} in {place}: save to another directory")
@@ -335,14 +338,14 @@ def _begun(place: Path, said: dict[str, Any]) -> Iterator[tuple[SaveProgress, in
         except BlockingIOError:
             message = f"save: expected a directory that no other save uses, found a running save in {place}: wait for it with load(wait=True)"
             raise AlreadyExistsError(message) from None
-        yield _prepared(place, said), lock
+        yield *_prepared(place, said), lock
     finally:
         # A copy of the descriptor holds the lock while the save runs.
         os.close(lock)
 
 
-def _prepared(place: Path, said: dict[str, Any]) -> SaveProgress:
-    """Writes the description of a new save, or removes the rest of an interrupted save. Returns the progress."""
+def _prepared(place: Path, said: dict[str, Any]) -> tuple[SaveProgress, int | None]:
+    """Writes the description of a new save, or removes the rest of an interrupted save. Returns the progress, and the digest of the files."""
     if (place / _DONE).exists():
         raise AlreadyExistsError(f"save: expected a new directory, found a saved dataset in {place}: remove it, or save to another directory")
     earlier = _read(place / DESCRIPTION)
@@ -357,8 +360,9 @@ def _prepared(place: Path, said: dict[str, Any]) -> SaveProgress:
     if earlier is None:
         _write(place / DESCRIPTION, said)
     (place / _ERROR).unlink(missing_ok=True)
-    progress = _read(place / _PROGRESS)
-    return dataclasses.replace(SaveProgress(**(progress or {})), total=said["chunks"])
+    progress = _read(place / _PROGRESS) or {}
+    files = progress.pop("files", None)
+    return dataclasses.replace(SaveProgress(**progress), total=said["chunks"]), files
 
 
 def _await_chunk(place: Path, number: int, cancelled: threading.Event) -> None:

@@ -29,6 +29,8 @@ pub(crate) struct ExactArguments {
     /// The number of dead workers after which a split is given up. Each of them held the split when it died.
     max_deaths: u32,
     any_order: bool,
+    /// The digest of the files of the position.
+    files: Option<u64>,
 }
 
 impl From<ExactArguments> for ExactTerms {
@@ -47,6 +49,7 @@ impl From<ExactArguments> for ExactTerms {
                 max_skips: terms.max_skips,
             },
             any_order: terms.any_order,
+            files: terms.files,
         }
     }
 }

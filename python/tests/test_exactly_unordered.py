@@ -270,9 +270,9 @@ def test_positions_are_small_states() -> None:
     spread = Place(7, {7 + 5 * at: (1 << 64) - 1 for at in (2, 3, 40)})
     assert Place.from_state(spread.to_state()) == spread
     assert len(json.dumps(spread.to_state())) < 60
-    numbers = (8, 1, 7, 5, 1, (1 << 2) + (1 << 3) + (1 << 63), 8, 2)
-    assert element_of(struct.pack("<8Q", *numbers)) == (8, 1)
-    assert Place.from_bytes(struct.pack("<8Q", *numbers)) == Place(7, {8: 2, 17: (1 << 64) - 1, 22: (1 << 64) - 1, 322: (1 << 64) - 1})
+    numbers = (8, 1, 0, 7, 5, 1, (1 << 2) + (1 << 3) + (1 << 63), 8, 2)
+    assert element_of(struct.pack("<9Q", *numbers)) == (8, 1)
+    assert Place.from_bytes(struct.pack("<9Q", *numbers)) == Place(7, {8: 2, 17: (1 << 64) - 1, 22: (1 << 64) - 1, 322: (1 << 64) - 1})
 
 
 def test_order_belongs_to_exactly_once(cluster: Start) -> None:

@@ -119,6 +119,7 @@ fn full_status() -> Status {
         definition_bytes: 1,
     }];
     let exactly_once = ExactlyOnce {
+        files: None,
         seed: 1,
         first: 0,
         step: 1,

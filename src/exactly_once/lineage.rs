@@ -144,7 +144,7 @@ fn files_of(
     let order = FileOrder { iteration: 0, epoch };
     let plan = plan_splits(graph, &Declared(functions), storage)?.shuffled(graph, order);
     Ok(match plan.sources.into_iter().next() {
-        Some(SourcePlan::Listed { items }) => items,
+        Some(SourcePlan::Listed { items }) => items.into_iter().map(|item| item.payload).collect(),
         Some(SourcePlan::Counted { .. }) | None => Vec::new(),
     })
 }

@@ -28,6 +28,8 @@ const WINDOW_MAX: usize = 1 << 14;
 #[derive(Debug)]
 pub struct ExactReader {
     reader: Reader,
+    /// The digest of the files that the job reads, if its source has files.
+    files: Option<u64>,
     sequence: Sequence<Early>,
     /// The number of elements that wait in `sequence`, and their bytes.
     waiting: usize,
@@ -98,8 +100,10 @@ impl ExactReader {
             true => Sequence::in_any_order(&terms.place, terms.trainer, terms.trainers),
             false => Sequence::new(&terms.place, terms.trainer, terms.trainers),
         };
+        let (reader, files) = service.read_files(service.job(request)?, pass, config)?;
         Ok(ExactReader {
-            reader: service.read(service.job(request)?, pass, config)?,
+            reader,
+            files,
             sequence,
             waiting: 0,
             waiting_bytes: 0,
@@ -174,11 +178,21 @@ impl ExactReader {
         self.sequence.place()
     }
 
+    /// Returns the digest of the files that the job reads; `None` for a source without files. The field
+    /// `files` of [`ExactTerms`](super::ExactTerms) belongs to a position among these files.
+    pub fn files(&self) -> Option<u64> {
+        self.files
+    }
+
     /// Returns the numbers of the element that was returned last: its split, and its position among the
-    /// elements of the split. The numbers of the position after the element follow.
+    /// elements of the split. The digest of the files and the numbers of the position after the element
+    /// follow.
     pub(crate) fn place_numbers(&self) -> impl Iterator<Item = u64> {
         let (split, position) = self.latest;
-        [split, position].into_iter().chain(self.sequence.place_numbers())
+        let files = self.files.unwrap_or_default();
+        [split, position, files]
+            .into_iter()
+            .chain(self.sequence.place_numbers())
     }
 
     /// Returns the reader of the job, for its measurements.

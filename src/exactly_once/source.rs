@@ -22,8 +22,9 @@ pub(crate) struct ExactSource {
     config: ReaderConfig,
     pass: u64,
     cancel: Cancel,
-    /// The position at which the pass begins.
+    /// The position at which the pass begins, and the digest of the files of this position.
     place: Place,
+    files: Option<u64>,
     open: Option<Open>,
 }
 
@@ -44,6 +45,7 @@ impl ExactSource {
     ) -> ExactSource {
         ExactSource {
             place: terms.place.clone(),
+            files: terms.files,
             service,
             request,
             terms,
@@ -67,6 +69,7 @@ impl ExactSource {
         let mut request = self.request.clone();
         request.exactly_once = Some(ExactTerms {
             place: self.place.clone(),
+            files: self.files,
             ..self.terms.clone()
         });
         let reader = ExactReader::open(&self.service, &request, self.pass, &self.config);
@@ -103,6 +106,25 @@ pub(crate) fn placed(spec: &ElementSpec) -> Result<ElementSpec, SpecError> {
     ElementSpec::new(Structure::Tuple(structures.into()), components.collect())
 }
 
+/// Returns the bytes of a position. The digest of its files follows, if the source has files.
+fn position(place: &Place, files: Option<u64>) -> Vec<u8> {
+    let mut bytes = place.to_bytes();
+    bytes.extend(files.map(u64::to_le_bytes).iter().flatten());
+    bytes
+}
+
+/// Returns a position and the digest of its files from the bytes that [`position`] returned; `None` for other
+/// bytes.
+fn positioned(bytes: &[u8]) -> Option<(Place, Option<u64>)> {
+    // A position alone has an odd number of words.
+    let is_alone = (bytes.len() / 8) % 2 == 1;
+    let (place, files) = match bytes.split_last_chunk() {
+        Some((place, files)) if !is_alone => (place, Some(u64::from_le_bytes(*files))),
+        Some(_) | None => (bytes, None),
+    };
+    Some((Place::from_bytes(place)?, files))
+}
+
 fn failed(error: ExactReadError) -> ExecError {
     match error {
         ExactReadError::Read(error) => unread(error),
@@ -117,16 +139,53 @@ impl Source for ExactSource {
     }
 
     fn position(&self) -> Option<Vec<u8>> {
-        let place = match &self.open {
-            Some(open) => open.reader.place(),
-            None => self.place.clone(),
-        };
-        Some(place.to_bytes())
+        Some(match &self.open {
+            Some(open) => position(&open.reader.place(), open.reader.files()),
+            None => position(&self.place, self.files),
+        })
     }
 
-    fn continue_at(&mut self, position: &[u8]) -> Result<(), String> {
-        let place = Place::from_bytes(position);
-        self.place = place.ok_or("the bytes are no position in an exactly-once job")?;
+    fn continue_at(&mut self, bytes: &[u8]) -> Result<(), String> {
+        let (place, files) =
+            positioned(bytes).ok_or("the bytes are not a position in an exactly-once job")?;
+        (self.place, self.files) = (place, files);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn positions_survive_their_bytes(
+            split in 0_u64..9,
+            had in prop::collection::btree_map(9_u64..30, any::<u64>(), 0..5),
+            files: Option<u64>,
+        ) {
+            let place = Place { split, had };
+            prop_assert_eq!(positioned(&position(&place, files)), Some((place, files)));
+        }
+    }
+
+    #[test]
+    fn other_bytes_are_no_position() {
+        for bytes in [&[][..], &[1; 7], &[1; 20]] {
+            assert_eq!(positioned(bytes), None, "{bytes:?}");
+        }
+        let place = Place {
+            split: 5,
+            had: BTreeMap::from([(3, 1)]),
+        };
+        assert_eq!(
+            positioned(&position(&place, Some(1))),
+            None,
+            "the split is finished"
+        );
     }
 }

@@ -23,7 +23,8 @@ pub struct ExactTerms {
     pub place: Place,
     /// Whether each element of the dataset arrives with its numbers and the position after it, which stand
     /// before it as a vector of bytes. The bytes are `u64` numbers in little-endian order. The first two
-    /// numbers are the element's split, and its position among the elements of the split. The next three
+    /// numbers are the element's split, and its position among the elements of the split. The third number is
+    /// the digest of the job's files, or 0 without files. The next three
     /// numbers are the first unfinished split, the distance of splits, and the number of words. The words
     /// have one bit for each finished split. Then each begun split has two numbers: the split, and its
     /// delivered elements.
@@ -35,6 +36,10 @@ pub struct ExactTerms {
     /// Whether the trainer takes elements as they arrive. Otherwise the order is that of the splits.
     #[cbor(n(6), default)]
     pub any_order: bool,
+    /// The digest of the files among which `place` was reached. `None` at the start of an epoch, and for
+    /// datasets without files. The dispatcher refuses a job whose files have another digest.
+    #[n(7)]
+    pub files: Option<u64>,
 }
 
 impl ExactTerms {
@@ -48,6 +53,7 @@ impl ExactTerms {
             placed: false,
             poison: PoisonLimits::default(),
             any_order: false,
+            files: None,
         }
     }
 
@@ -58,6 +64,7 @@ impl ExactTerms {
             first: place.first_split(self.trainer, self.trainers),
             step: self.trainers,
             poison: self.poison,
+            files: self.files,
         }
     }
 }

@@ -3,6 +3,7 @@
 use millstream_control::ExactlyOnce;
 use millstream_control::agent::{FeedError, SplitFeed};
 use millstream_pipeline::exec::{Split, SplitError, SplitSource};
+use millstream_pipeline::storage::FileVersion;
 
 use super::traced::TracedSplits;
 
@@ -43,6 +44,9 @@ impl TaskFeed {
             attempt: split.attempt,
             skipped: split.skipped,
             payload: split.payload,
+            version: split
+                .version
+                .and_then(|version| FileVersion::from_bytes(*version)),
         }
     }
 }

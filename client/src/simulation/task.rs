@@ -1,7 +1,6 @@
 //! One task of a worker: requests and returns splits, produces and writes elements, and reports the task's
 //! end.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use millstream_control::agent::FeedDemand;
@@ -134,10 +133,7 @@ impl World {
             return self.at(later, Event::AskAgain(pid, id, source, repetition));
         }
         task.asking -= 1;
-        let runs = runs.into_iter().map(|run| {
-            let payloads = VecDeque::new();
-            FeedRun { run, payloads }
-        });
+        let runs = runs.into_iter().map(FeedRun::without_payloads);
         let batch = FeedBatch {
             runs: runs.collect(),
             end,

@@ -223,7 +223,7 @@ impl World {
                 trainer.job_id = Some(id);
                 self.open_iteration(pid);
             }
-            (Purpose::Open, Ok(Reply::Client(id))) => self.opened(pid, id),
+            (Purpose::Open, Ok(Reply::Client(id, _))) => self.opened(pid, id),
             (Purpose::Attach(client), Err(error)) if error.code == Code::NotFound => {
                 self.pushed(pid, client, ClientPush::Lapsed);
             }

@@ -11,7 +11,7 @@ use minicbor::bytes::ByteVec;
 
 use super::demand::{FeedDemand, SplitRate};
 use crate::dispatcher::Run;
-use crate::split::{LeaseRange, Split};
+use crate::split::{LeaseRange, PayloadVersion, Split};
 
 /// The splits that a task has received and not begun, by source.
 ///
@@ -61,6 +61,19 @@ pub struct FeedRun {
     pub run: Run,
     /// The payload of each remaining split; empty if the splits have no payloads.
     pub payloads: VecDeque<ByteVec>,
+    /// The version of each remaining payload's file; empty if the versions are unknown.
+    pub versions: VecDeque<PayloadVersion>,
+}
+
+impl FeedRun {
+    /// Returns a run of a source without payloads.
+    pub fn without_payloads(run: Run) -> FeedRun {
+        FeedRun {
+            run,
+            payloads: VecDeque::new(),
+            versions: VecDeque::new(),
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -209,6 +222,7 @@ impl SourceBooks {
         let leased = self.ready.front_mut()?;
         let run = &mut leased.run;
         let payload = leased.payloads.pop_front().map_or_else(Vec::new, Vec::from);
+        let version = leased.versions.pop_front();
         let split = Split {
             source: run.source,
             repetition: run.repetition,
@@ -217,6 +231,7 @@ impl SourceBooks {
             attempt: run.attempt,
             skipped: run.skipped,
             payload,
+            version: version.filter(|version| **version != [0; 16]),
         };
         run.first_index += 1;
         run.first_lease += 1;
@@ -245,9 +260,8 @@ mod tests {
             deaths: 0,
             skipped: false,
         };
-        let payloads = VecDeque::new();
         let runs = if count > 0 {
-            vec![FeedRun { run, payloads }]
+            vec![FeedRun::without_payloads(run)]
         } else {
             Vec::new()
         };
@@ -257,6 +271,25 @@ mod tests {
             current: repetition,
             more: false,
         }
+    }
+
+    #[test]
+    fn splits_keep_the_versions_of_their_files() {
+        let mut leased = batch(0, 0, 3);
+        leased.runs[0].payloads = (0..3_u8).map(|file| vec![file].into()).collect();
+        leased.runs[0].versions = [[1; 16], [0; 16], [3; 16]].map(Into::into).into();
+        let mut books = FeedBooks::default();
+        let _ = books.next(0, 0, Duration::ZERO);
+        books.asked(0, 0, 3);
+        books.answered(0, leased);
+        let versions: Vec<_> = (0..3)
+            .map(|file| {
+                let (split, _) = take(&mut books, Duration::ZERO);
+                assert_eq!(split.payload, [file]);
+                split.version
+            })
+            .collect();
+        assert_eq!(versions, [Some([1; 16].into()), None, Some([3; 16].into())]);
     }
 
     #[test]

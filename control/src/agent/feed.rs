@@ -479,6 +479,7 @@ fn batch_of(result: Result<WireReply, Error>) -> Result<FeedBatch, FeedError> {
                 let runs = runs.into_iter().map(|leased| FeedRun {
                     run: leased.run,
                     payloads: leased.payloads.into(),
+                    versions: leased.versions.into(),
                 });
                 Ok(FeedBatch {
                     runs: runs.collect(),
@@ -488,7 +489,7 @@ fn batch_of(result: Result<WireReply, Error>) -> Result<FeedBatch, FeedError> {
                 })
             } else {
                 Err(FeedError::Dispatcher(Error::internal(
-                    "the dispatcher sent invalid splits: a run is empty, too long, or lacks payloads",
+                    "the dispatcher sent invalid splits: a run is empty, too long, or lacks payloads or versions",
                 )))
             }
         }
@@ -505,4 +506,5 @@ fn is_sound(leased: &LeasedRun) -> bool {
         && run.first_index.checked_add(run.count).is_some()
         && run.first_lease.checked_add(run.count).is_some()
         && (leased.payloads.is_empty() || leased.payloads.len() as u64 == run.count)
+        && (leased.versions.is_empty() || leased.versions.len() as u64 == run.count)
 }

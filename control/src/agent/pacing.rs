@@ -1,7 +1,6 @@
 //! Tests of the books of tasks against the dispatcher that leases the splits, under virtual time. The tests
 //! check the splits that each task holds, and the time at which all splits are read.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use millstream_link::{Role, TicketKey};
@@ -206,10 +205,7 @@ impl World {
         reading
             .leases
             .extend(runs.iter().map(|run| (run.first_index, run.count)));
-        let runs = runs.into_iter().map(|run| FeedRun {
-            run,
-            payloads: VecDeque::new(),
-        });
+        let runs = runs.into_iter().map(FeedRun::without_payloads);
         let batch = FeedBatch {
             runs: runs.collect(),
             end,

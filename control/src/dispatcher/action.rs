@@ -87,8 +87,8 @@ pub enum Reply {
     Definition(Arc<DatasetRecord>),
     /// The id of a job.
     Job(JobId),
-    /// The id of a client.
-    Client(ClientId),
+    /// The id of a client, and the digest of the files that its iteration reads (C16.11).
+    Client(ClientId, Option<u64>),
     /// A lease of splits from the plan.
     Splits {
         /// The leased splits, in runs of consecutive splits.

@@ -79,19 +79,33 @@ impl Tables {
     }
 
     /// Returns the plan by which an iteration leases splits. In an exactly-once job these are the selected
-    /// splits of the only source (C16.2, C16.3).
+    /// splits of the only source (C16.2, C16.3). Only these jobs need the versions of files (C16.10).
     pub(super) fn select_splits(&self, id: IterationId, plan: SplitPlan) -> Result<SplitPlan, Error> {
-        let Some(ExactlyOnce { first, step, .. }) = self.exactly_once_of(id) else {
-            return Ok(plan);
+        let Some(ExactlyOnce {
+            first, step, files, ..
+        }) = self.exactly_once_of(id)
+        else {
+            return Ok(plan.without_versions());
         };
-        match plan.sources.len() {
-            1 => Ok(plan.selected(first, step)),
-            found => Err(Error::invalid(format!(
+        match &plan.sources[..] {
+            [source] if is_other(files, source.files()) => Err(Error::precondition(
+                "the files of the dataset are not those of the saved position: files were added, removed, renamed or changed \
+                 in size, so the position would stand for other elements. Restore the files, or begin the epoch again",
+            )),
+            [_] => Ok(plan.selected(first, step)),
+            sources => Err(Error::invalid(format!(
                 "an exactly-once job needs a dataset with one source, which has one order of splits, and this \
-                 dataset has {found} sources: save the combined dataset and read the saved one, or read it \
-                 without exactly_once"
+                 dataset has {} sources: save the combined dataset and read the saved one, or read it \
+                 without exactly_once",
+                sources.len()
             ))),
         }
+    }
+
+    /// Returns the digest of the files that a client's iteration reads (C16.11).
+    pub(super) fn files_of(&self, client: ClientId) -> Option<u64> {
+        let iteration = self.clients.get(&client)?.iteration;
+        self.books.plan(iteration)?.sources.first()?.files()
     }
 
     /// Checks that no other client has joined the iteration of an exactly-once job (C16.5).
@@ -147,4 +161,10 @@ impl Tables {
     fn exactly_once_of(&self, id: IterationId) -> Option<ExactlyOnce> {
         self.parameters_of(id)?.exactly_once
     }
+}
+
+/// Returns whether the files of a source are not those of a saved position. A digest is unknown if a process
+/// of the previous version made the state or the plan.
+fn is_other(saved: Option<u64>, found: Option<u64>) -> bool {
+    saved.zip(found).is_some_and(|(saved, found)| saved != found)
 }

@@ -255,7 +255,7 @@ impl ServiceState {
             Answer::Done => Ok(Reply::Done),
             Answer::Dataset(id) => Ok(Reply::Dataset(id.clone())),
             Answer::Job(id) => Ok(Reply::Job(*id)),
-            Answer::Client(id) => Ok(Reply::Client(*id)),
+            Answer::Client(id) => Ok(Reply::Client(*id, self.tables.files_of(*id))),
             Answer::Splits {
                 iteration,
                 runs,

@@ -23,8 +23,9 @@ use super::state::{StateError, StateReader, StateWriter};
 use super::token::{Mark, SplitToken};
 use super::value::{Tensor, Value, fixed_bytes};
 use crate::graph::spec::side_by_side;
-use crate::graph::{AnalysisError, SplitCounts};
+use crate::graph::{AnalysisError, FilePart, SplitCounts};
 use crate::ops::prefetch::exec::Prefetch;
+use crate::storage::Storage;
 
 /// The name of the executor's part in errors.
 const OP: &str = "by_split";
@@ -87,6 +88,8 @@ struct Current {
     /// The result after the latest element, which shows whether that element is the last one. It is computed
     /// first only if the number of elements does not show this.
     ahead: Option<Result<Option<Item>, ExecError>>,
+    /// The storage that knows the version of the split's file.
+    unchanged: Option<Storage>,
 }
 
 impl BySplit {
@@ -141,15 +144,21 @@ impl BySplit {
         let begun = Instant::now();
         let (number, is_skipped) = (split.index, split.skipped);
         let (lease, attempt) = (split.lease, split.attempt);
+        let unchanged = self.unchanged(&split);
+        let storage = unchanged.as_ref().unwrap_or(&self.shared.storage).clone();
         let only = OneSplit { split, passes: 0 };
         let shared = Shared {
             feed: Some(Feed::new(Box::new(only))),
             split: Some(number),
+            storage,
             // The split finishes with its last element, not when its source was read for the first time.
             ledger: Arc::default(),
             ..self.shared.clone()
         };
-        let open = || self.program.open(&shared, None);
+        let open = || {
+            check_unchanged(unchanged.as_ref())?;
+            self.program.open(&shared, None)
+        };
         Ok(Current {
             input: if is_skipped { None } else { Some(open()?) },
             split: number,
@@ -159,7 +168,16 @@ impl BySplit {
             yielded: 0,
             count: self.counts.map(|counts| counts.of(number)),
             ahead: None,
+            unchanged,
         })
+    }
+
+    /// Returns a storage that opens the file of a split only in the version that all attempts at the split
+    /// must read. Returns `None` if the split has no file, or a file of an unknown version.
+    fn unchanged(&self, split: &Split) -> Option<Storage> {
+        let version = split.version?;
+        let file = FilePart::of(std::str::from_utf8(&split.payload).ok()?);
+        Some(self.shared.storage.expecting(file.path, version))
     }
 
     /// Ends the current split.
@@ -208,7 +226,10 @@ impl Current {
     fn part_by_next(&mut self) -> Result<SplitPart, ExecError> {
         let ahead = self.input.as_mut().map_or(Ok(None), |input| input.next());
         let part = match &ahead {
-            Ok(None) => SplitPart::Last,
+            Ok(None) => {
+                check_unchanged(self.unchanged.as_ref())?;
+                SplitPart::Last
+            }
             Ok(Some(_)) if self.count.is_some() => return Err(self.miscounted("more")),
             Ok(Some(_)) | Err(_) => SplitPart::Inner,
         };
@@ -222,6 +243,7 @@ impl Current {
             return Err(self.miscounted("fewer"));
         }
         let is_empty = self.yielded == 0;
+        check_unchanged(self.unchanged.as_ref())?;
         Ok(is_empty.then(|| self.filler(spec, SplitPart::Empty)))
     }
 
@@ -321,6 +343,13 @@ impl SplitSource for OneSplit {
     }
 }
 
+/// Checks that the file of a split still has the version with which the epoch was planned. A file that is
+/// changed while it is read would yield a mixture of both versions.
+fn check_unchanged(storage: Option<&Storage>) -> Result<(), ExecError> {
+    let checked = storage.map_or(Ok(()), Storage::check_expected);
+    checked.map_err(|error| ExecError::new(error.kind(), OP, error.to_string()))
+}
+
 /// Returns components that fit `spec` and have as few items as possible.
 fn filler(spec: &ElementSpec) -> Value {
     spec.components().iter().map(filling).collect()
@@ -386,6 +415,7 @@ mod tests {
             yielded: 0,
             count,
             ahead: None,
+            unchanged: None,
         };
         let mut parts = Vec::new();
         while !matches!(parts.last(), Some(SplitPart::Last | SplitPart::Empty)) {

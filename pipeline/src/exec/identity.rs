@@ -86,7 +86,7 @@ pub(crate) fn fingerprint(bytes: &[u8]) -> String {
 
 /// Returns a digest that distinguishes contents. The digest is not cryptographic: two contents with one
 /// digest can be constructed.
-fn digest_of(bytes: &[u8]) -> u64 {
+pub(crate) fn digest_of(bytes: &[u8]) -> u64 {
     let mut digest = bytes.len() as u64;
     for chunk in bytes.chunks(8) {
         let mut word = [0; 8];

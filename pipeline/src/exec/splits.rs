@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use thiserror::Error;
 
 use super::error::{ErrorKind, ExecError};
+use crate::storage::FileVersion;
 
 /// A leased part of a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +27,8 @@ pub struct Split {
     pub skipped: bool,
     /// The payload of the split in the plan: for `files`, the path.
     pub payload: Vec<u8>,
+    /// The version that the file of the split had when the epoch was planned; `None` if it is unknown.
+    pub version: Option<FileVersion>,
 }
 
 /// A supplier of splits; in practice the dispatcher supplies them.

@@ -2,11 +2,14 @@
 //! is made once, before the iteration starts, so that all workers use the same lists. Listing files is the
 //! only I/O here.
 
+mod digest;
 mod error;
+mod listed_item;
 mod listing;
 mod parts;
 mod split_plan;
 
 pub use error::PlanError;
+pub use listed_item::ListedItem;
 pub(crate) use listing::listed;
 pub use split_plan::{FileOrder, SourcePlan, SplitPlan, plan_splits};

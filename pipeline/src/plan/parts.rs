@@ -4,6 +4,8 @@
 use crate::graph::FilePart;
 use crate::storage::{FILES_MAX, Listed};
 
+use super::listed_item::ListedItem;
+
 /// The minimum number of bytes in a part, which is the size of one request to a store. Smaller files are not
 /// divided.
 const PART_BYTES_MIN: u64 = 4 << 20;
@@ -15,7 +17,7 @@ const PARTS_WANTED: u64 = 1024;
 
 /// Returns the parts of `files`, each encoded so that it can replace a path. The parts of one file have equal
 /// lengths, except for the last part.
-pub(super) fn parts(files: &[Listed]) -> Vec<Vec<u8>> {
+pub(super) fn parts(files: &[Listed]) -> Vec<ListedItem> {
     let total = files.iter().fold(0_u64, |total, file| {
         total.saturating_add(file.size_bytes.unwrap_or_default())
     });
@@ -27,7 +29,10 @@ pub(super) fn parts(files: &[Listed]) -> Vec<Vec<u8>> {
         let size = file.size_bytes.unwrap_or_default();
         let count = size.div_ceil(part_bytes);
         if count <= 1 {
-            parts.push(file.path.clone().into_bytes());
+            parts.push(ListedItem {
+                payload: file.path.clone().into_bytes(),
+                version: file.version,
+            });
             continue;
         }
         let length = size.div_ceil(count);
@@ -36,7 +41,10 @@ pub(super) fn parts(files: &[Listed]) -> Vec<Vec<u8>> {
                 path: &file.path,
                 range: Some(start..start.saturating_add(length).min(size)),
             };
-            parts.push(part.written().into_bytes());
+            parts.push(ListedItem {
+                payload: part.written().into_bytes(),
+                version: file.version,
+            });
         }
     }
     parts
@@ -52,6 +60,7 @@ mod tests {
         Listed {
             path: path.to_owned(),
             size_bytes,
+            version: None,
         }
     }
 
@@ -61,6 +70,7 @@ mod tests {
             let names: Vec<String> = (0..sizes.len()).map(|file| file.to_string()).collect();
             let files: Vec<Listed> = names.iter().zip(&sizes).map(|(name, size)| listed(name, *size)).collect();
             let parts = parts(&files);
+            let parts: Vec<Vec<u8>> = parts.into_iter().map(|part| part.payload).collect();
             prop_assert!(parts.is_sorted());
             for (name, size) in names.iter().zip(sizes) {
                 let texts = parts.iter().map(|part| std::str::from_utf8(part).unwrap());
@@ -84,7 +94,7 @@ mod tests {
     #[test]
     fn small_files_stay_whole() {
         let whole = parts(&[listed("a", Some(PART_BYTES_MIN)), listed("b", None)]);
-        assert_eq!(whole, [b"a".to_vec(), b"b".to_vec()]);
+        assert_eq!(whole, ["a", "b"].map(ListedItem::new));
         assert_eq!(parts(&[listed("a", Some(PART_BYTES_MIN + 1))]).len(), 2);
         assert_eq!(
             parts(&[listed("a", Some(PARTS_WANTED * PART_BYTES_MIN))]).len(),

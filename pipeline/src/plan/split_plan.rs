@@ -4,9 +4,11 @@ use std::collections::HashSet;
 
 use crate::exec::Seeds;
 use crate::graph::{Files, Graph, Registry, Splitting};
-use crate::storage::Storage;
+use crate::storage::{Listed, Storage};
 
+use super::digest::digest;
 use super::error::PlanError;
+use super::listed_item::ListedItem;
 use super::listing::listed;
 use super::parts::parts;
 
@@ -25,11 +27,10 @@ pub enum SourcePlan {
         /// The number of splits; 0 if every task reads the whole source.
         splits: u64,
     },
-    /// A source of listed items, each of which is one split. The payload of a split is a file's path, or a
-    /// [`FilePart`](crate::graph::FilePart).
+    /// A source of listed items, each of which is one split.
     Listed {
-        /// The payloads of the splits, in order.
-        items: Vec<Vec<u8>>,
+        /// The splits, in order.
+        items: Vec<ListedItem>,
     },
 }
 
@@ -42,6 +43,17 @@ pub struct FileOrder {
     /// The epoch, which is the pass over the whole dataset. A seeded order differs between epochs, and is
     /// reproducible for the same epoch.
     pub epoch: u64,
+}
+
+impl SourcePlan {
+    /// Returns the digest of the files of the source, or `None` for a source without files. The files must
+    /// have the order in which [`plan_splits`] returns them.
+    pub fn files_digest(&self) -> Option<u64> {
+        match self {
+            SourcePlan::Counted { .. } => None,
+            SourcePlan::Listed { items } => Some(digest(items)),
+        }
+    }
 }
 
 impl SplitPlan {
@@ -74,12 +86,12 @@ impl SplitPlan {
         for source in &mut self.sources {
             if let SourcePlan::Listed { items } = source {
                 let mut known = HashSet::new();
-                for item in &mut *items {
-                    let file = item.split(|byte| *byte == 0).next();
+                for ListedItem { payload, .. } in &mut *items {
+                    let file = payload.split(|byte| *byte == 0).next();
                     let length = file.map_or(0, <[u8]>::len);
-                    item.truncate(length);
+                    payload.truncate(length);
                 }
-                items.retain(|item| known.insert(item.clone()));
+                items.retain(|item| known.insert(item.payload.clone()));
             }
         }
         self
@@ -90,7 +102,7 @@ impl SplitPlan {
     pub fn in_order(mut self) -> SplitPlan {
         for source in &mut self.sources {
             match source {
-                SourcePlan::Listed { items } => items.sort_unstable(),
+                SourcePlan::Listed { items } => items.sort_by(|one, other| one.payload.cmp(&other.payload)),
                 SourcePlan::Counted { .. } => {}
             }
         }
@@ -124,7 +136,11 @@ pub fn plan_splits(
                 let items = if graph.reads_parts(source.node) {
                     parts(&found)
                 } else {
-                    found.into_iter().map(|file| file.path.into_bytes()).collect()
+                    let whole = |file: Listed| ListedItem {
+                        payload: file.path.into_bytes(),
+                        version: file.version,
+                    };
+                    found.into_iter().map(whole).collect()
                 };
                 SourcePlan::Listed { items }
             }

@@ -18,6 +18,7 @@ use super::location::{Location, RemoteLocation};
 use super::object::Object;
 #[cfg(feature = "storage")]
 use super::remote::{Opened, Remote};
+use super::version::FileVersion;
 
 /// The handle that opens and lists files.
 ///
@@ -30,6 +31,15 @@ pub struct Storage {
     shared: Arc<Shared>,
     /// The cancellation signal that ends the waits of this handle.
     cancel: Option<Cancel>,
+    /// The file that this handle opens in one version only.
+    expected: Option<Arc<Expected>>,
+}
+
+/// A file of a known version.
+#[derive(Debug)]
+struct Expected {
+    path: String,
+    version: FileVersion,
 }
 
 #[derive(Debug, Default)]
@@ -78,6 +88,7 @@ impl Storage {
         Ok(Storage {
             shared: Arc::new(shared),
             cancel: None,
+            expected: None,
         })
     }
 
@@ -95,9 +106,50 @@ impl Storage {
     #[must_use]
     pub fn until(&self, cancel: &Cancel) -> Storage {
         Storage {
-            shared: Arc::clone(&self.shared),
             cancel: Some(cancel.clone()),
+            ..self.clone()
         }
+    }
+
+    /// Returns a handle that refuses to open the file at `path` in another version.
+    #[must_use]
+    pub(crate) fn expecting(&self, path: &str, version: FileVersion) -> Storage {
+        let path = path.to_owned();
+        Storage {
+            expected: Some(Arc::new(Expected { path, version })),
+            ..self.clone()
+        }
+    }
+
+    /// Checks that the expected file was not changed, if it is a file of this machine. Functions can open
+    /// such a file without this handle. A missing file is no error, because opening it states a better
+    /// reason.
+    ///
+    /// # Errors
+    /// [`StorageError`] of the kind `Precondition` if the file was changed.
+    pub(crate) fn check_expected(&self) -> Result<(), StorageError> {
+        let Some(expected) = &self.expected else {
+            return Ok(());
+        };
+        let Ok(Location::Local(local)) = self.located(&expected.path) else {
+            return Ok(());
+        };
+        let found = std::fs::metadata(local).ok();
+        let found = found.as_ref().map(FileVersion::of_local);
+        found.map_or(Ok(()), |found| self.check_version(&expected.path, found))
+    }
+
+    /// Checks that a file at `path` of the version `found` has the expected version.
+    fn check_version(&self, path: &str, found: FileVersion) -> Result<(), StorageError> {
+        let expected = self.expected.as_ref().filter(|expected| expected.path == path);
+        let change = expected.and_then(|expected| expected.version.change(&found));
+        change.map_or(Ok(()), |change| {
+            let reason = format!(
+                "the file was changed: {change}. Exactly-once reading needs files that stay the same for a whole epoch: restore \
+                 the file, or begin the epoch again"
+            );
+            Err(StorageError::open(ErrorKind::Precondition, path, reason))
+        })
     }
 
     /// Opens the file at `path`. Blocks.
@@ -112,8 +164,12 @@ impl Storage {
             .located(path)
             .map_err(|reason| failed(ErrorKind::Caller, reason))?
         {
-            Location::Local(path) => Ok(Object::local(&path, local::open(&path)?)),
-            Location::Remote(location) => self.open_remote(&location),
+            Location::Local(local) => {
+                let file = local::open(&local)?;
+                self.check_version(path, file.version())?;
+                Ok(Object::local(&local, file))
+            }
+            Location::Remote(location) => self.open_remote(path, &location),
         }
     }
 
@@ -153,13 +209,16 @@ impl Storage {
     }
 
     #[cfg(feature = "storage")]
-    fn open_remote(&self, location: &RemoteLocation) -> Result<Object, StorageError> {
+    fn open_remote(&self, path: &str, location: &RemoteLocation) -> Result<Object, StorageError> {
         let shown = Arc::from(location.to_string());
         let remote = self
             .remote()
             .map_err(|reason| StorageError::open(ErrorKind::Resource, &shown, reason))?;
         Ok(match remote.open(location, &shown, self.cancel.as_ref())? {
-            Opened::Blocks(file) => Object::remote(&shown, file),
+            Opened::Blocks(file) => {
+                self.check_version(path, file.version())?;
+                Object::remote(&shown, file)
+            }
             Opened::Whole(file) => Object::local(&shown, local::whole(&shown, file)?),
         })
     }
@@ -188,7 +247,7 @@ impl Storage {
     }
 
     #[cfg(not(feature = "storage"))]
-    fn open_remote(&self, location: &RemoteLocation) -> Result<Object, StorageError> {
+    fn open_remote(&self, _: &str, location: &RemoteLocation) -> Result<Object, StorageError> {
         Err(StorageError::open(
             ErrorKind::Caller,
             &location.to_string(),

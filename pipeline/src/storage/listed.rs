@@ -1,5 +1,7 @@
 //! The files that a pattern matches.
 
+use super::version::FileVersion;
+
 /// The maximum number of files that a pattern may match.
 pub const FILES_MAX: usize = 1 << 20;
 
@@ -10,4 +12,6 @@ pub struct Listed {
     pub path: String,
     /// The length of the file in bytes; `None` if it is unknown.
     pub size_bytes: Option<u64>,
+    /// The version of the file; `None` if it is unknown.
+    pub version: Option<FileVersion>,
 }

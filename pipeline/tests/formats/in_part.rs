@@ -6,7 +6,7 @@ use arrow_array::builder::{Int32Builder, ListBuilder};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use millstream_pipeline::exec::{ExecContext, Executor};
 use millstream_pipeline::graph::{Columns, Dataset, FilePart, Graph, OnError, Options, Rewrites, Table, col};
-use millstream_pipeline::plan::{SourcePlan, SplitPlan};
+use millstream_pipeline::plan::{ListedItem, SourcePlan, SplitPlan};
 use millstream_testkit::rounds;
 use parquet::arrow::ArrowWriter;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
@@ -121,7 +121,7 @@ proptest! {
         let whole: Vec<String> = drained(&mut open(&graph));
         let texts = |all: &[String]| all.iter().map(|one| one.split(" of ").next().unwrap().to_owned()).collect::<Vec<_>>();
         let parts = cuts.windows(2).map(|ends| FilePart { path: &path, range: Some(ends[0]..ends[1]) });
-        let items = parts.map(|part| part.written().into_bytes()).collect();
+        let items = parts.map(|part| ListedItem::new(part.written())).collect();
         let plan = SplitPlan { sources: vec![SourcePlan::Listed { items }] };
         let opened = || {
             let context = ExecContext { plan: Some(plan.clone()), ..context() };

@@ -5,6 +5,7 @@ use millstream_pipeline::graph::Dataset;
 use millstream_pipeline::plan::{SourcePlan, plan_splits};
 use millstream_pipeline::storage::Storage;
 
+use crate::changed_files::opened;
 use crate::support::functions;
 
 use super::s3::S3;
@@ -107,7 +108,9 @@ fn an_iteration_over_a_store_is_planned() {
         panic!("files are listed")
     };
     let expected = ["a.txt", "b.txt", "c[1].txt"].map(|name| format!("s3://bucket/d/{name}").into_bytes());
-    assert_eq!(items, &expected);
+    let payloads: Vec<_> = items.iter().map(|item| item.payload.clone()).collect();
+    assert_eq!(payloads, expected);
+    assert!(items.iter().all(|item| item.version.is_some()), "{items:?}");
 }
 
 #[test]
@@ -131,4 +134,24 @@ fn unlistable_patterns_are_refused_with_reasons() {
     // file.
     let one = storage.list("http://127.0.0.1:1/a?b=c*").unwrap();
     assert_eq!(one[0].path, "http://127.0.0.1:1/a?b=c*");
+}
+
+#[test]
+fn objects_changed_after_the_plan_are_refused() {
+    let s3 = S3::start();
+    s3.put("a.txt", b"one\n");
+    let dataset = Dataset::files("s3://bucket/a.txt").text_lines();
+    let unchanged = || opened(dataset.clone(), &storage(&s3.endpoint()), || ());
+    assert!(unchanged().next().unwrap().is_some());
+    let mut changed = opened(dataset, &storage(&s3.endpoint()), || {
+        s3.put("a.txt", b"one\ntwo\n")
+    });
+    let error = changed.next().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Precondition, "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("s3://bucket/a.txt: the file was changed"),
+        "{error}"
+    );
 }

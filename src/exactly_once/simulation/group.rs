@@ -111,6 +111,7 @@ impl World {
         let session = self.open_session(pid, Role::Read);
         let step = self.group.trainers();
         let once = ExactlyOnce {
+            files: None,
             seed: self.seed,
             first: place.first_split(rank, step),
             step,

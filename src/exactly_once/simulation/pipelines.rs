@@ -123,6 +123,7 @@ impl SplitSource for InOrder {
             lease: self.leases,
             attempt: 0,
             payload: Vec::new(),
+            version: None,
             skipped: false,
         }))
     }

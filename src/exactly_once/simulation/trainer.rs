@@ -202,7 +202,7 @@ impl World {
                 let repetition = trainer.epoch;
                 self.open_iteration(pid, job, repetition);
             }
-            (Purpose::OpenIteration, Ok(Reply::Client(client))) => {
+            (Purpose::OpenIteration, Ok(Reply::Client(client, _))) => {
                 trainer.client = Some(client);
                 self.call(pid, Purpose::Other, Request::Attach { client });
             }

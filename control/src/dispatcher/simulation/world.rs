@@ -58,6 +58,7 @@ impl World {
     /// Returns a world with an exactly-once job, which reads every second split and has one reader.
     pub(super) fn exact(splits: u64) -> World {
         let once = ExactlyOnce {
+            files: None,
             seed: 7,
             first: 1,
             step: 2,
@@ -224,7 +225,7 @@ impl World {
             consumer: None,
             whereabouts: Whereabouts::default(),
         };
-        let Ok(Reply::Client(id)) = self.ask(session, Role::Read, request) else {
+        let Ok(Reply::Client(id, _)) = self.ask(session, Role::Read, request) else {
             panic!("no client")
         };
         self.clients.push(SimClient::new(session, id));

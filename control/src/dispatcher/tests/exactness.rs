@@ -302,7 +302,7 @@ fn only_the_first_waiting_reader_joins() {
     let second = rig.send(OTHER, Role::Read, open(job));
     let (iteration, result) = (rig.planning[0], rig.plan.clone());
     rig.event(Event::SplitsPlanned { iteration, result });
-    assert!(matches!(rig.reply(first), Some(Ok(Reply::Client(_)))));
+    assert!(matches!(rig.reply(first), Some(Ok(Reply::Client(_, _)))));
     let refusal = rig.reply(second).unwrap().unwrap_err();
     assert_eq!(refusal.code, Code::FailedPrecondition);
 }
@@ -366,6 +366,7 @@ fn unfit_parameters_of_exact_jobs_are_refused() {
             first: 0,
             step,
             poison: PoisonLimits::default(),
+            files: None,
         })
     };
     let bad = [
@@ -444,6 +445,7 @@ fn workers_get_the_selected_splits_only() {
         first: 2,
         step: 3,
         poison: PoisonLimits::default(),
+        files: None,
     };
     rig.plan = Ok(SplitPlan {
         sources: vec![SourcePlan::listed((0..10).map(|item| vec![item]))],
@@ -476,6 +478,74 @@ fn workers_get_the_selected_splits_only() {
         assert_eq!(once.source_index(index), payload);
     }
     assert!(rig.machine.state.tables.clients.contains(&client));
+}
+
+/// C16.10
+#[test]
+fn exact_jobs_alone_know_the_versions_of_files() {
+    for is_exact in [true, false] {
+        let mut rig = Rig::new();
+        let files = (0..5).map(|file| (vec![file], [file + 1; 16]));
+        rig.plan = Ok(SplitPlan {
+            sources: vec![SourcePlan::listed_in_versions(files, Some(9))],
+            seed: 0,
+        });
+        let dataset = rig.register(None, facts()).unwrap();
+        let parameters = JobParameters {
+            in_order: true,
+            exactly_once: is_exact.then(|| ExactlyOnce {
+                first: 1,
+                step: 2,
+                ..ExactlyOnce::whole(7)
+            }),
+            ..JobParameters::new(dataset, Policy::Dynamic)
+        };
+        let job = rig.job(None, parameters).unwrap();
+        let worker = rig.worker(1, "one:1");
+        let opened = rig.ask(READER, Role::Read, open(job));
+        assert!(matches!(opened, Ok(Reply::Client(_, files)) if files == is_exact.then_some(9)));
+        let task = rig.tasks(worker)[0];
+        let Ok(Reply::Splits { plan, .. }) = rig.ask(worker, Role::Worker, lease(task, 0)) else {
+            panic!("the task gets splits")
+        };
+        let versions: Vec<u8> = plan.sources[0]
+            .versions(0..2)
+            .iter()
+            .map(|version| version[0])
+            .collect();
+        assert_eq!(versions, if is_exact { vec![2, 4] } else { vec![] });
+    }
+}
+
+/// C16.11
+#[test]
+fn positions_among_other_files_are_refused() {
+    for (saved, found, is_refused) in [
+        (None, Some(9), false),
+        (Some(9), None, false),
+        (Some(9), Some(9), false),
+        (Some(8), Some(9), true),
+    ] {
+        let mut rig = Rig::new();
+        let files = (0..5).map(|file| (vec![file], [1; 16]));
+        rig.plan = Ok(SplitPlan {
+            sources: vec![SourcePlan::listed_in_versions(files, found)],
+            seed: 0,
+        });
+        let once = ExactlyOnce {
+            files: saved,
+            ..ExactlyOnce::whole(7)
+        };
+        let job = job(&mut rig, once);
+        let opened = rig.ask(READER, Role::Read, open(job));
+        let refusal = opened
+            .err()
+            .filter(|error| error.code == Code::FailedPrecondition);
+        assert_eq!(refusal.is_some(), is_refused, "{saved:?} {found:?}");
+        if let Some(error) = refusal {
+            assert!(error.message.contains("files were added, removed"), "{error}");
+        }
+    }
 }
 
 /// C16.1

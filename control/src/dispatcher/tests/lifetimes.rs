@@ -49,7 +49,7 @@ fn pass(rig: &mut Rig, job: JobId, repetition: u64) -> ClientId {
             whereabouts: Whereabouts::default(),
         },
     );
-    let Ok(Reply::Client(client)) = reply else {
+    let Ok(Reply::Client(client, _)) = reply else {
         panic!("{reply:?}")
     };
     client

@@ -28,7 +28,7 @@ impl Shared {
         let job = rig.any_job(Policy::Dynamic);
         let worker = rig.worker(1, "one:1");
         let doomed = rig.client(job);
-        let Ok(Reply::Client(other)) = rig.ask(OTHER, Role::Read, open(job)) else {
+        let Ok(Reply::Client(other, _)) = rig.ask(OTHER, Role::Read, open(job)) else {
             panic!("no client")
         };
         let task = rig.tasks(worker)[0];

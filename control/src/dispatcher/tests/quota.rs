@@ -38,7 +38,7 @@ impl Quotas {
 
     fn open(&mut self, session: SessionId, role: Role, job: JobId) -> Result<ClientId, Error> {
         let reply = self.rig.ask(session, role, open(job))?;
-        let Reply::Client(id) = reply else {
+        let Reply::Client(id, _) = reply else {
             panic!("{reply:?}")
         };
         Ok(id)

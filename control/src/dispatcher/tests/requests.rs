@@ -28,7 +28,7 @@ fn a_retry_while_planning_gets_the_same_client() {
     let result = rig.plan.clone();
     rig.event(crate::dispatcher::Event::SplitsPlanned { iteration, result });
     let ids = [77, 77, other].map(|token| match rig.reply(token) {
-        Some(Ok(Reply::Client(id))) => id,
+        Some(Ok(Reply::Client(id, _))) => id,
         other => panic!("{other:?}"),
     });
     assert_eq!(ids[0], ids[1]);
@@ -59,7 +59,11 @@ fn a_waiting_request_is_answered_after_others() {
     let result = rig.plan.clone();
     rig.event(crate::dispatcher::Event::SplitsPlanned { iteration, result });
     let both = [rig.reply(1), rig.reply(1)];
-    let [Some(Ok(Reply::Client(first))), Some(Ok(Reply::Client(again)))] = both else {
+    let [
+        Some(Ok(Reply::Client(first, _))),
+        Some(Ok(Reply::Client(again, _))),
+    ] = both
+    else {
         panic!("{both:?}")
     };
     assert_eq!(first, again);

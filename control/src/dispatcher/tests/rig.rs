@@ -224,7 +224,7 @@ impl Rig {
 
     pub(super) fn client(&mut self, job: JobId) -> ClientId {
         let reply = self.ask(READER, Role::Read, open(job));
-        let Ok(Reply::Client(id)) = reply else {
+        let Ok(Reply::Client(id, _)) = reply else {
             panic!("{reply:?}")
         };
         id

@@ -45,7 +45,7 @@ fn open(job: JobId, consumer: Option<u32>) -> Request {
 
 fn try_consumer(rig: &mut Rig, job: JobId, consumer: u32) -> Result<ClientId, Error> {
     let reply = rig.ask(READER, Role::Read, open(job, Some(consumer)))?;
-    let Reply::Client(id) = reply else {
+    let Reply::Client(id, _) = reply else {
         panic!("{reply:?}")
     };
     Ok(id)
@@ -214,13 +214,13 @@ fn a_repeated_request_is_the_same_consumer() {
     let iteration = rig.planning.remove(0);
     let result = rig.plan.clone();
     rig.event(crate::dispatcher::Event::SplitsPlanned { iteration, result });
-    let Some(Ok(Reply::Client(first))) = rig.reply(1) else {
+    let Some(Ok(Reply::Client(first, _))) = rig.reply(1) else {
         panic!("the first is let in")
     };
     let refused = rig.reply(2).unwrap().unwrap_err();
     assert_eq!(refused.code, Code::FailedPrecondition);
     rig.send_numbered(mine, Role::Read, open(job, Some(0)), 1, 1);
-    assert!(matches!(rig.reply(1), Some(Ok(Reply::Client(id))) if id == first));
+    assert!(matches!(rig.reply(1), Some(Ok(Reply::Client(id, _))) if id == first));
 }
 
 /// C9.2, C9.3

@@ -449,7 +449,7 @@ fn open_at(rig: &mut Rig, job: JobId, whereabouts: Whereabouts) -> Result<Client
         whereabouts,
     };
     let reply = rig.ask(READER, Role::Read, request)?;
-    let Reply::Client(client) = reply else {
+    let Reply::Client(client, _) = reply else {
         panic!("{reply:?}")
     };
     Ok(client)

@@ -23,6 +23,7 @@ const RANGES_MAX: usize = 1024;
 #[derive(Debug)]
 pub struct IterationHandle {
     reporter: IterationReporter,
+    files: Option<u64>,
     pushes: Pushes,
     /// The pushes that were received and not yet returned.
     queue: VecDeque<ClientPush>,
@@ -40,11 +41,16 @@ pub struct IterationReporter {
 }
 
 impl IterationHandle {
-    pub(super) fn open(session: Arc<Session>, inbox: Arc<Inbox>, client: ClientId) -> IterationHandle {
+    pub(super) fn open(
+        session: Arc<Session>,
+        inbox: Arc<Inbox>,
+        (client, files): (ClientId, Option<u64>),
+    ) -> IterationHandle {
         session.clients().lock().insert(client);
         let pushes = Pushes::open(inbox, client, &session);
         IterationHandle {
             reporter: IterationReporter { session, client },
+            files,
             pushes,
             queue: VecDeque::new(),
             told: Told::default(),
@@ -55,6 +61,13 @@ impl IterationHandle {
     /// Returns the client's id.
     pub fn client_id(&self) -> ClientId {
         self.reporter.client
+    }
+
+    /// Returns the digest of the files that the iteration reads, by which a later job of the same position
+    /// notices other files (C16.11). `None` for jobs that are not exactly-once jobs, and for sources without
+    /// files.
+    pub fn files(&self) -> Option<u64> {
+        self.files
     }
 
     /// Returns the dispatcher's address in its original text.

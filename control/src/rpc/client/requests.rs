@@ -185,11 +185,11 @@ impl Client {
         repetition: u64,
         consumer: Option<u32>,
     ) -> Result<IterationHandle, Error> {
-        let client = self.become_client(job, repetition, consumer).await?;
+        let (client, files) = self.become_client(job, repetition, consumer).await?;
         Ok(IterationHandle::open(
             Arc::clone(&self.session),
             Arc::clone(&self.inbox),
-            client,
+            (client, files),
         ))
     }
 
@@ -214,17 +214,17 @@ impl Client {
         job: JobId,
         repetition: u64,
         consumer: Option<u32>,
-    ) -> Result<ClientId, Error> {
+    ) -> Result<(ClientId, Option<u64>), Error> {
         let request = WireRequest::OpenIteration {
             job,
             repetition,
             consumer,
             whereabouts: self.session.config().whereabouts,
         };
-        let WireReply::Client(client) = self.call(request).await? else {
+        let WireReply::Client(client, files) = self.call(request).await? else {
             return Err(unexpected());
         };
-        Ok(client)
+        Ok((client, files))
     }
 
     async fn ask_for_job(&self, name: Option<String>, parameters: &JobParameters) -> Result<JobId, Error> {

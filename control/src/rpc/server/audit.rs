@@ -75,7 +75,7 @@ impl AuditLog {
         match result {
             Ok(Reply::Dataset(id)) => _ = fields.insert("dataset".to_owned(), json!(id.as_str())),
             Ok(Reply::Job(id)) => _ = fields.insert("job".to_owned(), json!(id.0)),
-            Ok(Reply::Client(id)) => _ = fields.insert("client".to_owned(), json!(id.0)),
+            Ok(Reply::Client(id, _)) => _ = fields.insert("client".to_owned(), json!(id.0)),
             Ok(_) => {}
             Err(error) => _ = fields.insert("reason".to_owned(), json!(short(&error.message))),
         }

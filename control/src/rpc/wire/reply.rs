@@ -12,6 +12,7 @@ use crate::exactly_once::ExactlyOnce;
 use crate::id::{ClientId, DatasetId, IterationId, JobId, TaskId, WorkerId};
 use crate::job::Policy;
 use crate::planner::{DatasetFacts, SplitPlan};
+use crate::split::PayloadVersion;
 
 /// The answer to a request, or its refusal.
 #[derive(Clone, Debug, Encode, Decode)]
@@ -36,7 +37,7 @@ pub(crate) enum WireReply {
     #[n(3)]
     Job(#[n(0)] JobId),
     #[n(4)]
-    Client(#[n(0)] ClientId),
+    Client(#[n(0)] ClientId, #[n(1)] Option<u64>),
     #[n(5)]
     Splits {
         #[n(0)]
@@ -66,6 +67,9 @@ pub(crate) struct LeasedRun {
     /// The payload of each split, or no payloads for a source without payloads.
     #[n(1)]
     pub(crate) payloads: Vec<ByteVec>,
+    /// The version of each payload's file, or no versions if the plan has none.
+    #[cbor(n(2), default)]
+    pub(crate) versions: Vec<PayloadVersion>,
 }
 
 #[derive(Clone, Debug, Encode, Decode)]
@@ -145,7 +149,7 @@ impl From<Reply> for WireReply {
             },
             Reply::Definition(record) => WireReply::Definition(record.definition.clone()),
             Reply::Job(id) => WireReply::Job(id),
-            Reply::Client(id) => WireReply::Client(id),
+            Reply::Client(id, files) => WireReply::Client(id, files),
             Reply::Splits {
                 runs,
                 end,
@@ -174,11 +178,93 @@ fn leased(run: Run, plan: &SplitPlan) -> LeasedRun {
     let source = usize::try_from(run.source)
         .ok()
         .and_then(|source| plan.sources.get(source));
+    let indices = run.first_index..run.first_index + run.count;
+    let versions = source.map_or(&[][..], |source| source.versions(indices.clone()));
     let payloads = match source {
-        Some(source) if source.has_payloads() => (run.first_index..run.first_index + run.count)
+        Some(source) if source.has_payloads() => indices
             .map(|index| ByteVec::from(source.payload(index).to_vec()))
             .collect(),
         Some(_) | None => Vec::new(),
     };
-    LeasedRun { run, payloads }
+    LeasedRun {
+        run,
+        payloads,
+        versions: versions.to_vec(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::planner::SourcePlan;
+
+    /// The wire types of earlier versions, which had no versions of files.
+    #[derive(Debug, PartialEq, Encode, Decode)]
+    struct EarlierRun {
+        #[n(0)]
+        run: Run,
+        #[n(1)]
+        payloads: Vec<ByteVec>,
+    }
+
+    #[derive(Debug, PartialEq, Encode, Decode)]
+    enum EarlierSource {
+        #[n(1)]
+        Listed {
+            #[n(0)]
+            items: Vec<ByteVec>,
+        },
+    }
+
+    #[derive(Debug, PartialEq, Encode, Decode)]
+    enum EarlierReply {
+        #[n(4)]
+        Client(#[n(0)] ClientId),
+    }
+
+    fn sent<T: for<'b> Decode<'b, ()>>(message: impl Encode<()>) -> T {
+        minicbor::decode(&minicbor::to_vec(message).unwrap()).unwrap()
+    }
+
+    /// Tests that peers without versions of files can exchange messages and records with this version
+    /// (C16.10).
+    #[test]
+    fn peers_without_versions_are_understood() {
+        let run = Run {
+            source: 0,
+            repetition: 0,
+            first_index: 0,
+            count: 1,
+            first_lease: 0,
+            attempt: 0,
+            seen: false,
+            deaths: 0,
+            skipped: false,
+        };
+        let payloads = vec![ByteVec::from(vec![7])];
+        let earlier = EarlierRun {
+            run,
+            payloads: payloads.clone(),
+        };
+        let later = LeasedRun {
+            run,
+            payloads: payloads.clone(),
+            versions: vec![[1; 16].into()],
+        };
+        assert_eq!(sent::<EarlierRun>(&later), earlier);
+        assert!(sent::<LeasedRun>(&earlier).versions.is_empty());
+
+        let source = SourcePlan::listed_in_versions([(vec![7], [1; 16])], Some(5));
+        let earlier = EarlierSource::Listed { items: payloads };
+        assert_eq!(sent::<EarlierSource>(&source), earlier);
+        assert_eq!(sent::<SourcePlan>(&earlier), SourcePlan::listed([vec![7]]));
+
+        let earlier = EarlierReply::Client(ClientId(3));
+        let later = WireReply::Client(ClientId(3), Some(5));
+        assert_eq!(sent::<EarlierReply>(&later), earlier);
+        assert!(matches!(
+            sent::<WireReply>(&earlier),
+            WireReply::Client(ClientId(3), None)
+        ));
+    }
 }

@@ -159,6 +159,7 @@ fn job(id: u64, seed: u64) -> JobRecord {
             abandoned: [Abandoned::Waits, Abandoned::Expires, Abandoned::Ends][seed as usize % 3],
             in_order: seed % 5 == 1,
             exactly_once: (seed % 7 == 3).then_some(ExactlyOnce {
+                files: seed.is_multiple_of(2).then_some(seed),
                 seed,
                 first: seed / 3,
                 step: seed / 5 + 1,

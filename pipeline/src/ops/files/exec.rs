@@ -78,7 +78,10 @@ fn listing(operation: &definition::Files, preparing: &Preparing<'_>) -> Result<A
         let found = listed(operation, preparing.means.storage)?;
         return Ok(found.into_iter().map(|file| file.path).collect());
     };
-    let paths: Result<Vec<String>, _> = items.iter().cloned().map(String::from_utf8).collect();
+    let paths: Result<Vec<String>, _> = items
+        .iter()
+        .map(|item| String::from_utf8(item.payload.clone()))
+        .collect();
     let refused = |_| {
         let message = "expected paths in UTF-8 in the plan, found a path that is not";
         ExecError::new(ErrorKind::Peer, "files", message)

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::exec::ErrorKind;
 use crate::storage::error::StorageError;
+use crate::storage::version::FileVersion;
 
 /// The error numbers `ENFILE` and `EMFILE`, which are the same on every Unix.
 const TOO_MANY_OPEN: [i32; 2] = [23, 24];
@@ -23,6 +24,7 @@ pub(in crate::storage) struct LocalFile {
     file: Arc<File>,
     /// The length of the file in bytes when it was opened.
     size_bytes: u64,
+    version: FileVersion,
     /// `true` for a regular file, which can be read at any position.
     is_regular: bool,
 }
@@ -63,6 +65,7 @@ fn opened(file: File) -> io::Result<LocalFile> {
     Ok(LocalFile {
         file: Arc::new(file),
         size_bytes: metadata.len(),
+        version: FileVersion::of_local(&metadata),
         is_regular: metadata.is_file(),
     })
 }
@@ -70,6 +73,11 @@ fn opened(file: File) -> io::Result<LocalFile> {
 impl LocalFile {
     pub(in crate::storage) fn len(&self) -> u64 {
         self.size_bytes
+    }
+
+    /// Returns the version of the file when it was opened.
+    pub(in crate::storage) fn version(&self) -> FileVersion {
+        self.version
     }
 
     pub(in crate::storage) fn mappable(&self) -> Option<&File> {

@@ -7,6 +7,7 @@ use crate::exec::ErrorKind;
 use crate::graph::BELOW_CLASSES;
 use crate::storage::error::StorageError;
 use crate::storage::listed::{FILES_MAX, Listed};
+use crate::storage::version::FileVersion;
 
 /// Returns the files that match `pattern`, sorted. Directories are left out.
 pub(in crate::storage) fn list(pattern: &str) -> Result<Vec<Listed>, StorageError> {
@@ -29,8 +30,12 @@ pub(in crate::storage) fn list(pattern: &str) -> Result<Vec<Listed>, StorageErro
             let reason = format!("matches {name:?}, whose name is not UTF-8");
             failed(ErrorKind::Data, reason)
         })?;
-        let size_bytes = metadata.filter(std::fs::Metadata::is_file).map(|file| file.len());
-        files.push(Listed { path, size_bytes });
+        let file = metadata.filter(std::fs::Metadata::is_file);
+        files.push(Listed {
+            path,
+            size_bytes: file.as_ref().map(std::fs::Metadata::len),
+            version: file.as_ref().map(FileVersion::of_local),
+        });
     }
     if files.is_empty() {
         return Err(failed(ErrorKind::NotFound, why_nothing(pattern)));

@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::exec::ErrorKind;
 use crate::storage::config::StorageConfig;
+use crate::storage::version::FileVersion;
 
 use super::failure::Failure;
 
@@ -195,6 +196,11 @@ impl Version {
             e_tag: result.meta.e_tag.clone(),
             modified_ms: result.meta.last_modified.timestamp_millis(),
         }
+    }
+
+    /// Returns the version as a listing states it.
+    pub(super) fn of_file(&self) -> FileVersion {
+        FileVersion::of_object(self.size_bytes, self.e_tag.as_deref())
     }
 
     /// Returns whether the version would differ after a change of the bytes.

@@ -10,6 +10,7 @@ use tokio::task::AbortHandle;
 use crate::exec::Cancel;
 use crate::storage::cache::Key;
 use crate::storage::error::StorageError;
+use crate::storage::version::FileVersion;
 
 use super::ahead::ReadAhead;
 use super::blocks::{Blocks, Duty};
@@ -77,6 +78,11 @@ impl RemoteFile {
 
     pub(in crate::storage) fn len(&self) -> u64 {
         self.open.source.version.size_bytes
+    }
+
+    /// Returns the version of the object, all of whose bytes belong to this version.
+    pub(in crate::storage) fn version(&self) -> FileVersion {
+        self.open.source.version.of_file()
     }
 
     /// Reads at `offset`, and prefetches blocks if the reader is sequential.

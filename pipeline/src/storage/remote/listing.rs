@@ -4,15 +4,17 @@
 use std::borrow::Cow;
 
 use glob::{MatchOptions, Pattern};
+use object_store::ObjectMeta;
 use object_store::list::PaginatedListOptions;
 use object_store::path::{DELIMITER, Path};
 
 use crate::exec::ErrorKind;
 use crate::storage::listed::{FILES_MAX, Listed};
 use crate::storage::location::RemoteLocation;
+use crate::storage::version::FileVersion;
 
 use super::failure::Failure;
-use super::fetch::{self, Attempts, Bounds};
+use super::fetch::{self, Attempts, Bounds, Version};
 use super::shared::Parts;
 use super::stores::{Pages, Store};
 
@@ -90,15 +92,16 @@ async fn single(store: &Store, location: &RemoteLocation, bounds: Bounds) -> Res
         return Err(Failure::new(ErrorKind::Caller, reason));
     }
     // Some servers do not support HEAD requests, and some signatures do not allow them.
-    let size_bytes = if location.scheme.is_server() {
+    let version = if location.scheme.is_server() {
         None
     } else {
         let key = Path::parse(&location.key).map_err(object_store::Error::from)?;
-        Some(fetch::version(&*store.objects, &key, bounds).await?.size_bytes)
+        Some(fetch::version(&*store.objects, &key, bounds).await?)
     };
     Ok(vec![Listed {
         path: location.written(),
-        size_bytes,
+        size_bytes: version.as_ref().map(|version| version.size_bytes),
+        version: version.as_ref().map(Version::of_file),
     }])
 }
 
@@ -140,7 +143,7 @@ impl Search {
                     continue;
                 };
                 if is_last && pattern.matches_with(name, AS_LOCAL) {
-                    self.add(object.location.as_ref(), object.size)?;
+                    self.add(&object)?;
                 }
             }
             token = page.page_token;
@@ -161,7 +164,7 @@ impl Search {
             for object in page.result.objects {
                 let name = object.location.as_ref();
                 if name.starts_with(prefix) && self.whole.matches_with(name, AS_LOCAL) {
-                    self.add(object.location.as_ref(), object.size)?;
+                    self.add(&object)?;
                 }
             }
             token = page.page_token;
@@ -199,14 +202,15 @@ impl Search {
         Ok(page)
     }
 
-    fn add(&mut self, key: &str, size_bytes: u64) -> Result<(), Failure> {
+    fn add(&mut self, object: &ObjectMeta) -> Result<(), Failure> {
         if self.found.len() == FILES_MAX {
             let reason = format!("matches more than {FILES_MAX} objects");
             return Err(Failure::new(ErrorKind::Resource, reason));
         }
         self.found.push(Listed {
-            path: self.location.sibling(key).written(),
-            size_bytes: Some(size_bytes),
+            path: self.location.sibling(object.location.as_ref()).written(),
+            size_bytes: Some(object.size),
+            version: Some(FileVersion::of_object(object.size, object.e_tag.as_deref())),
         });
         Ok(())
     }

@@ -206,7 +206,7 @@ impl World {
             consumer: Some(index),
             whereabouts: Whereabouts::default(),
         };
-        let Ok(Reply::Client(id)) = self.ask(session, Role::Read, open) else {
+        let Ok(Reply::Client(id, _)) = self.ask(session, Role::Read, open) else {
             panic!("no client")
         };
         self.consumers.push(Consumer::new(index, session, id));

@@ -102,7 +102,12 @@ fn one(shard: &Json, folder: &str) -> Result<Listed, String> {
             path.push_str(checksum);
         }
     }
-    Ok(Listed { path, size_bytes })
+    // The index states the size and the checksum of a shard, and reading compares both.
+    Ok(Listed {
+        path,
+        size_bytes,
+        version: None,
+    })
 }
 
 impl Said<'_> {
