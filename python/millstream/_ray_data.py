@@ -109,7 +109,7 @@ def from_dataset(
 ) -> RecordDataset:
     """Yields the rows of a dataset of Ray Data, as dicts of its columns.
 
-    The call materialises the dataset in Ray's object store. Workers read blocks by position, so an exactly-once job reads each row once, although
+    The call materialises the dataset in Ray's object store, and the rows keep the order of their blocks. Workers read blocks by position, so an exactly-once job reads each row once, although
     workers and nodes without blocks die. The workers must run on the same Ray cluster, as those of ``serve`` do, and the program must run
     while the workers read. The attribute ``records`` of the result is a dataset with indices, for ``ms.DataLoader``.
 
@@ -133,7 +133,7 @@ def from_dataset(
         raise InvalidArgumentError(f"dataset: expected a ray.data.Dataset, found {type(dataset).__name__}")
     if len(_held) >= _HELD_MAX:
         raise ResourceExhaustedError(f"this program holds {_HELD_MAX} datasets of Ray already: build each source once, and use it for all epochs")
-    tables = dataset.to_arrow_refs()
+    tables = _ordered_tables(dataset)
     facts = ray.get([ray.remote(_facts).options(num_cpus=0).remote(table) for table in tables])
     tables = [table for table, (count, _) in zip(tables, facts, strict=True) if count]
     facts = [fact for fact in facts if fact[0]]
@@ -256,6 +256,17 @@ def _block(rows: list[dict[str, Any]]) -> dict[str, Any]:
             columns[name] = np.empty(len(values), object)
             columns[name][:] = values
     return columns
+
+
+def _ordered_tables(dataset: Any) -> list[Any]:
+    """Returns the blocks of a dataset in their order. By default, Ray yields them as they become ready, so that each program would find another order."""
+    options = dataset.context.execution_options
+    before, options.preserve_order = options.preserve_order, True
+    try:
+        tables: list[Any] = dataset.to_arrow_refs()
+    finally:
+        options.preserve_order = before
+    return tables
 
 
 def _facts(table: Any) -> tuple[int, Any]:

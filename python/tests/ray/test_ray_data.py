@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import cloudpickle
 import numpy as np
@@ -44,6 +45,17 @@ def test_rows_of_many_blocks_are_read(ray_nodes: Cluster) -> None:
     assert [int(row["id"]) for row in read] == places
     rows = sorted(int(row["id"]) for row in ms.ray.from_dataset(ray.data.range(200, override_num_blocks=40), shuffle=True, seed=3).as_numpy_iterator())
     assert rows == list(range(200))
+
+
+def test_slow_blocks_keep_their_places(ray_nodes: Cluster) -> None:
+    def slow_at_first(rows: dict[str, Any]) -> dict[str, Any]:
+        time.sleep(1.0 if rows["id"][0] == 0 else 0.0)
+        return rows
+
+    # Ray Data yields blocks as they become ready, unless it is told to keep their order.
+    source = ray.data.range(40, override_num_blocks=8).map_batches(slow_at_first, batch_size=None)
+    assert [int(row["id"]) for row in ms.ray.from_dataset(source).as_numpy_iterator()] == list(range(40))
+    assert not source.context.execution_options.preserve_order
 
 
 def test_tensors_keep_their_shape(ray_nodes: Cluster) -> None:
