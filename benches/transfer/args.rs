@@ -4,11 +4,14 @@ use std::net::SocketAddr;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use millstream::dataplane::transport::Compression;
+use millstream::pipeline::graph::SPLIT_SIZE_MAX;
 
 use crate::payload::Payload;
 
 /// The longest measurement in seconds: an hour.
 const SECONDS_MAX: f64 = 3600.0;
+/// The maximum number of bytes in a split, unless the flag sets its number of elements.
+const SPLIT_BYTES: u64 = 32 << 20;
 
 const FIGURES: &str = "\
 Figures, without the warm-up:
@@ -99,8 +102,9 @@ pub(crate) struct Load {
     /// The content of an element between its stamps.
     #[arg(long, value_enum, default_value_t = Payload::Zeros)]
     pub(crate) payload: Payload,
-    /// The number of elements in a split, unless workers send endless sequences.
-    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=4096))]
+    /// The number of elements in a split, unless workers send endless sequences; 0 takes the splits of a
+    /// large dataset: 4096 elements, but at most 32 MiB.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=4096))]
     pub(crate) split_elements: u64,
     /// The number of workers. Each worker is a process; for the transport memory, all workers run in the
     /// reader's process.
@@ -268,6 +272,15 @@ impl Transport {
 }
 
 impl Load {
+    /// Returns the number of elements in a split. A dataset of more than 4 million elements has the largest
+    /// splits by default. Elements as large as batches have small splits, as batches do.
+    pub(crate) fn split_elements(&self, element_bytes: u64) -> u64 {
+        match self.split_elements {
+            0 => (SPLIT_BYTES / element_bytes.max(1)).clamp(1, SPLIT_SIZE_MAX),
+            elements => elements,
+        }
+    }
+
     /// Returns the flags that pass this load to a child process, for one element size.
     pub(crate) fn to_flags(&self, element_bytes: u64) -> Vec<String> {
         let mut flags = vec![

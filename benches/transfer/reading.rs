@@ -202,7 +202,7 @@ impl Reading {
         let dataset = match visitation {
             Visitation::Off => stamp::dataset(element_bytes)?,
             Visitation::AtMostOnce | Visitation::ExactlyOnce => {
-                stamp::counted_dataset(element_bytes, load.split_elements)?
+                stamp::counted_dataset(element_bytes, load.split_elements(element_bytes))?
             }
         };
         let dataset = service

@@ -19,14 +19,17 @@ use crate::split::SplitPace;
 /// few elements while they wait for an earlier element, so longer leases would make the workers take turns.
 /// Shorter leases would cost more requests than fast splits are worth.
 const LEASE_MS: u64 = 20;
-/// The time that one lease lasts while the task holds few splits. A task requests one lease for each split
-/// that it starts, so leases of several splits let it soon hold enough.
+/// The time that one lease lasts while the task holds few splits, and for the only task of an iteration. A
+/// task requests one lease for each split that it starts, so leases of several splits let it soon hold
+/// enough.
 const FILLING_LEASE_MS: u64 = 270;
 /// The time for which a task holds splits before its leases become short. The dispatcher may be away for
 /// 10 s.
 const FILLED_MS: u64 = 13_000;
 /// Maximum number of splits of one lease for readers in order, at any pace.
 const LEASE_MAX: u64 = 256;
+/// Maximum number of splits of one lease for the only task of an iteration, for which no other task waits.
+const LONE_LEASE_MAX: u64 = 1024;
 /// Maximum number of splits of one lease for readers in order, while the task's pace is unknown.
 const UNPACED_LEASE_MAX: u64 = 8;
 
@@ -117,7 +120,10 @@ impl Tables {
         // A task that reads a suspect alone gets nothing before it has read the suspect to its end (C16.8).
         let most = match task.alone {
             Some(_) => 0,
-            None => pace.map_or(UNPACED_LEASE_MAX, lease_at),
+            None => {
+                let is_alone = self.tasks.count_of(task.iteration) == 1;
+                pace.map_or(UNPACED_LEASE_MAX, |pace| lease_at(pace, is_alone))
+            }
         };
         (dealing, most)
     }
@@ -138,10 +144,13 @@ impl Tables {
     }
 }
 
-/// Returns the maximum number of splits of one lease for readers in order, of a task of this pace.
-fn lease_at(pace: SplitPace) -> u64 {
+/// Returns the maximum number of splits of one lease for readers in order, of a task of this pace, which can
+/// be the only task of its iteration.
+fn lease_at(pace: SplitPace, is_alone: bool) -> u64 {
     let within = |time_ms: u64| pace.per_1000_s.saturating_mul(time_ms) / 1_000_000;
-    if pace.unstarted < within(FILLED_MS) {
+    if is_alone {
+        within(FILLING_LEASE_MS).clamp(4, LONE_LEASE_MAX)
+    } else if pace.unstarted < within(FILLED_MS) {
         within(FILLING_LEASE_MS).clamp(4, LEASE_MAX)
     } else {
         within(LEASE_MS).clamp(1, LEASE_MAX)
@@ -155,15 +164,18 @@ mod tests {
     /// C5.9
     #[test]
     fn leases_in_order_last_a_short_time() {
-        let splits = |per_second: u64, held_s: u64| {
-            lease_at(SplitPace {
-                per_1000_s: 1000 * per_second,
-                unstarted: held_s * per_second,
-            })
+        let pace = |per_second: u64, held_s: u64| SplitPace {
+            per_1000_s: 1000 * per_second,
+            unstarted: held_s * per_second,
         };
+        let splits = |per_second, held_s| lease_at(pace(per_second, held_s), false);
         let held = [1, 99, 100, 1000, 100_000].map(|per_second| splits(per_second, 13));
         assert_eq!(held, [1, 1, 2, 20, 256], "20 ms, but at least one split");
         let few = [1, 10, 100, 100_000].map(|per_second| splits(per_second, 12));
         assert_eq!(few, [4, 4, 27, 256], "270 ms, but at least four splits");
+        for held_s in [0, 12, 13, 15] {
+            let alone = [1, 10, 100, 100_000].map(|per_second| lease_at(pace(per_second, held_s), true));
+            assert_eq!(alone, [4, 4, 27, 1024], "no other task waits");
+        }
     }
 }

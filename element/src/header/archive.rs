@@ -85,13 +85,12 @@ pub(crate) const fn header_bytes(components: usize, dims: usize, provenance: usi
     ROOT_BYTES + components * COMPONENT_BYTES + dims * DIM_BYTES + provenance * PROVENANCE_BYTES
 }
 
-/// Writes a header into `out`, which must have exactly the header's size ([`header_bytes`]) and 8-byte
+/// Serialises a header into `out`, which must have exactly the header's size ([`header_bytes`]) and 8-byte
 /// alignment.
 ///
 /// # Errors
 /// [`Failure`] if the size is wrong, which is a bug of this crate.
-#[inline]
-pub(crate) fn write_header(parts: &HeaderParts<'_>, out: &mut [u8]) -> Result<(), Failure> {
+pub(super) fn serialize_header(parts: &HeaderParts<'_>, out: &mut [u8]) -> Result<(), Failure> {
     let size = out.len();
     let mut serializer = Serializer::new(Buffer::from(out), SubAllocator::new(&mut []), ());
     rkyv::api::serialize_using::<_, Failure>(parts, &mut serializer)?;

@@ -7,14 +7,17 @@
 //! - `archive`: the wire format and its writer
 //! - `layout`: the positions of payloads and header, computed from the spec
 //! - `validate`: the only reader
+//! - `usual`: the headers of almost all small elements, written and read without serialisation
 
 mod archive;
 mod layout;
+mod usual;
 mod validate;
 
-pub(crate) use archive::{ComponentEntry, HeaderParts, header_bytes, write_header};
+pub(crate) use archive::{ComponentEntry, HeaderParts, header_bytes};
 pub use archive::{HEADER_VERSION, MAX_HEADER_BYTES, MAX_PROVENANCE, Provenance, ROOT_BYTES};
 pub use layout::{Layout, Shape, ShapeError};
 pub(crate) use layout::{align_up, check_provenance};
+pub(crate) use usual::write_header;
 pub use validate::{ComponentFault, HeaderError, Origin, each_lease};
 pub(crate) use validate::{Provenances, Table, read_header};

@@ -15,6 +15,7 @@ use super::archive::{
     MAX_HEADER_BYTES, MAX_PROVENANCE, PROVENANCE_BYTES, PROVENANCE_COUNT_AT, Provenance, ROOT_BYTES,
 };
 use super::layout::{HEADER_ALIGN, Layout};
+use super::usual;
 use crate::slot::{MAX_SLOT_BYTES, SLOT_ALIGN, Slot};
 use crate::spec::{DIM_MAX, MAX_RANK, TensorSpec, items_in};
 
@@ -264,6 +265,14 @@ const PRIVATE_BYTES: usize = 256;
 
 #[inline(always)]
 fn parse(header: &[u8], header_at: usize, layout: &Layout) -> Result<Parsed, HeaderError> {
+    let is_at_place = layout.fixed().is_some_and(|(_, at)| at == header_at);
+    if let Some((sequence, entry)) = usual::read(header).filter(|_| is_at_place) {
+        return Ok(Parsed {
+            sequence,
+            provenance: entry.map_or(Provenances::None, Provenances::One),
+            table: None,
+        });
+    }
     let root = low::access::<ArchivedHeader, Failure>(header).map_err(|Failure| HeaderError::Archive)?;
     let version = root.version.to_native();
     if version != HEADER_VERSION {
@@ -379,7 +388,8 @@ fn read_row(
 
 #[cfg(test)]
 mod tests {
-    use super::super::archive::{ComponentEntry, HeaderParts, header_bytes, write_header};
+    use super::super::archive::{ComponentEntry, HeaderParts, header_bytes};
+    use super::super::usual::write_header;
     use super::*;
     use crate::{Dtype, ElementSpec, HeapAlloc, SlotAlloc, SlotMut};
     use std::sync::Arc;

@@ -180,6 +180,32 @@ impl BySplit {
         Some(self.shared.storage.expecting(file.path, version))
     }
 
+    /// Returns the next element, whatever its place in its split is.
+    fn next_of_any(&mut self) -> Result<Option<Item>, ExecError> {
+        while !self.has_ended {
+            let Some(current) = &mut self.current else {
+                self.advance()?;
+                continue;
+            };
+            let next = current.next(self.program.spec());
+            match &next {
+                Ok(Some(item)) => {
+                    // The split's token must not wait for the next call.
+                    if item
+                        .numbers
+                        .is_some_and(|numbers| numbers.part != SplitPart::Inner)
+                    {
+                        self.end();
+                    }
+                    return next;
+                }
+                Ok(None) => self.end(),
+                Err(_) => return next,
+            }
+        }
+        Ok(None)
+    }
+
     /// Ends the current split.
     fn end(&mut self) {
         let ended = self.current.take();
@@ -188,6 +214,24 @@ impl BySplit {
 }
 
 impl Current {
+    /// Returns whether the next element is known to be neither the first result that was computed ahead, nor
+    /// the last element.
+    #[inline]
+    fn next_is_inner(&self) -> bool {
+        let is_before_last = self.count.is_some_and(|count| self.yielded + 1 < count);
+        is_before_last && self.ahead.is_none() && self.input.is_some()
+    }
+
+    /// Numbers the next result of the input, which should be an inner element.
+    #[inline]
+    fn number_inner(&mut self, next: &mut Result<Option<Item>, ExecError>) {
+        match next {
+            Ok(Some(item)) => self.number(item, SplitPart::Inner),
+            Ok(None) => *next = Err(self.miscounted("fewer")),
+            Err(_) => (),
+        }
+    }
+
     /// Returns the next element of the split with its numbers, or `None` after the last one.
     #[inline]
     fn next(&mut self, spec: &ElementSpec) -> Result<Option<Item>, ExecError> {
@@ -265,7 +309,7 @@ impl Current {
     }
 
     /// Gives an element its numbers, and marks it with the split.
-    #[inline]
+    #[inline(always)]
     fn number(&mut self, item: &mut Item, part: SplitPart) {
         item.numbers = Some(SplitNumbers {
             split: self.split,
@@ -284,28 +328,18 @@ impl Current {
 
 impl Iterate for BySplit {
     fn next(&mut self) -> Result<Option<Item>, ExecError> {
-        while !self.has_ended {
-            let Some(current) = &mut self.current else {
-                self.advance()?;
-                continue;
-            };
-            let next = current.next(self.program.spec());
-            match &next {
-                Ok(Some(item)) => {
-                    // The split's token must not wait for the next call.
-                    if item
-                        .numbers
-                        .is_some_and(|numbers| numbers.part != SplitPart::Inner)
-                    {
-                        self.end();
-                    }
-                    return next;
-                }
-                Ok(None) => self.end(),
-                Err(_) => return next,
-            }
+        // Most elements are inner ones of known splits. They are numbered where they are returned, because
+        // moving an element costs as much as a cheap operation.
+        let inner = self.current.as_mut().filter(|current| current.next_is_inner());
+        let is_inner = inner.is_some();
+        let mut next = match inner.and_then(|current| current.input.as_mut()) {
+            Some(input) => input.next(),
+            None => self.next_of_any(),
+        };
+        if is_inner && let Some(current) = &mut self.current {
+            current.number_inner(&mut next);
         }
-        Ok(None)
+        next
     }
 
     fn restart(&mut self) -> Result<(), ExecError> {

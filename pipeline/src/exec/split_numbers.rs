@@ -27,6 +27,19 @@ impl SplitNumbers {
         ]
     }
 
+    /// The dimensions of the additional component.
+    pub(super) const DIMS: [u64; 1] = [2];
+
+    /// Returns the bytes of the additional component.
+    #[inline]
+    pub(super) fn to_bytes(self) -> [u8; 16] {
+        let [split, position] = self.to_numbers();
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&split.to_le_bytes());
+        bytes[8..].copy_from_slice(&position.to_le_bytes());
+        bytes
+    }
+
     /// Returns the additional component.
     pub(super) fn to_tensor(self) -> Tensor {
         Tensor::pair(self.to_numbers())
@@ -72,12 +85,12 @@ impl SplitPart {
 
     /// Returns the part with this number in an element; `None` if no part has the number.
     fn from_number(number: i64) -> Option<SplitPart> {
-        let parts = [
-            SplitPart::Inner,
-            SplitPart::Last,
-            SplitPart::Empty,
-            SplitPart::Skipped,
-        ];
-        parts.into_iter().find(|part| part.number() == number)
+        match number {
+            0 => Some(SplitPart::Inner),
+            1 => Some(SplitPart::Last),
+            2 => Some(SplitPart::Empty),
+            3 => Some(SplitPart::Skipped),
+            _ => None,
+        }
     }
 }

@@ -36,11 +36,10 @@ pub fn write_element(
     sequence: u64,
 ) -> Result<Written, ExecError> {
     let provenance = provenance(&item.marks);
-    let numbers = item.numbers.map(SplitNumbers::to_tensor);
-    let tensors = || numbers.iter().chain(&item.value);
     let mut shapes: SmallVec<[Shape<'_>; 4]> = SmallVec::new();
     if !layout.is_static() {
-        shapes.extend(tensors().map(shape));
+        let numbers = item.numbers.map(|_| Shape::fixed(&SplitNumbers::DIMS));
+        shapes.extend(numbers.into_iter().chain(item.value.iter().map(shape)));
     } else if item.component_count() != layout.spec().components().len() {
         return Err(refused(
             "the number of components differs from the spec".to_owned(),
@@ -51,8 +50,18 @@ pub fn write_element(
         Err(WriteError::Full { needed_bytes, .. }) => return Ok(Written::Full { needed_bytes }),
         Err(error) => return Err(refused(error.to_string())),
     };
-    for (component, tensor) in tensors().enumerate() {
+    let mut component = 0;
+    if let Some(numbers) = item.numbers {
+        // A tensor of the numbers would cost as much as a cheap operation.
+        let destination = element.component_mut(component).first_chunk_mut();
+        *destination
+            .ok_or_else(|| refused("the spec has no place for the numbers of splits".to_owned()))? =
+            numbers.to_bytes();
+        component += 1;
+    }
+    for tensor in &item.value {
         write_tensor(tensor, element.component_mut(component)).map_err(|error| failed(error, item))?;
+        component += 1;
     }
     element
         .finish(sequence, &provenance)
