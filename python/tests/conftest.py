@@ -13,6 +13,29 @@ import millstream as ms
 
 #: The seconds after which a hanging test ends the process and prints all stacks: ten times the slowest test's time.
 WATCHDOG_S = 300
+#: The files that take longest. They begin first, so that no process is left alone with one of them at the end.
+LONGEST_FILES = (
+    "test_site.py",
+    "test_skip.py",
+    "test_example.py",
+    "test_loader_losses.py",
+    "test_flat_map_python.py",
+    "test_isolation.py",
+    "test_exactly_unordered.py",
+    "test_exactly_once.py",
+    "test_limits.py",
+    "test_faults.py",
+    "test_service_save.py",
+    "test_local.py",
+    "test_executors.py",
+    "test_draws.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Sorts the tests by their files, the longest first."""
+    places = {name: place for place, name in enumerate(LONGEST_FILES)}
+    items.sort(key=lambda item: places.get(item.path.name, len(places)))
 
 
 @pytest.fixture(autouse=True)

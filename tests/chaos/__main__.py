@@ -39,6 +39,7 @@ def main() -> int:
     parser.add_argument(
         "--rounds", type=int, default=3, help="number of rounds of each case; successive rounds and cases use the kinds of reader in turn"
     )
+    parser.add_argument("--total", type=int, help="number of rounds of all cases together, which take turns; replaces --rounds")
     parser.add_argument("--kind", choices=ELEMENTS, help="the kind of reader in all rounds")
     parser.add_argument("--parallel", type=int, default=1, help="number of rounds that run at the same time; meaningful figures need 1")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32), help="the seed of all random draws")
@@ -55,7 +56,8 @@ def main() -> int:
 
     print(f"seed {arguments.seed}", flush=True)
     cases = list(arguments.cases or known)
-    rounds = [(case, number) for number in range(arguments.rounds) for case in cases]
+    total = arguments.total or arguments.rounds * len(cases)
+    rounds = [(cases[at % len(cases)], at // len(cases)) for at in range(total)]
     with ThreadPoolExecutor(arguments.parallel) as pool:
         running = [
             pool.submit(

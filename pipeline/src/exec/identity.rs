@@ -2,7 +2,7 @@
 //! same files, and with the same random draws.
 
 use super::program::Program;
-use super::random::mix;
+use super::random::{digest_of, mix};
 use super::state::{StateError, StateReader, StateWriter};
 use crate::graph::Graph;
 
@@ -82,16 +82,4 @@ pub(crate) fn fingerprint(bytes: &[u8]) -> String {
         .rev()
         .fold(digest, |folded, byte| mix(folded, u64::from(*byte)));
     format!("{digest:016x}{folded:016x}")
-}
-
-/// Returns a digest that distinguishes contents. The digest is not cryptographic: two contents with one
-/// digest can be constructed.
-pub(crate) fn digest_of(bytes: &[u8]) -> u64 {
-    let mut digest = bytes.len() as u64;
-    for chunk in bytes.chunks(8) {
-        let mut word = [0; 8];
-        word[..chunk.len()].copy_from_slice(chunk);
-        digest = mix(digest, u64::from_le_bytes(word));
-    }
-    digest
 }

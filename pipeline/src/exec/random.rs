@@ -93,6 +93,18 @@ pub(crate) fn mix(a: u64, b: u64) -> u64 {
     finalise(finalise(a.wrapping_add(GOLDEN)) ^ b.wrapping_mul(GOLDEN).rotate_left(32))
 }
 
+/// Returns a digest that distinguishes contents. The digest is not cryptographic: two contents with one
+/// digest can be constructed.
+pub(crate) fn digest_of(bytes: &[u8]) -> u64 {
+    let mut digest = bytes.len() as u64;
+    for chunk in bytes.chunks(8) {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        digest = mix(digest, u64::from_le_bytes(word));
+    }
+    digest
+}
+
 fn finalise(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

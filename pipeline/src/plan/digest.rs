@@ -5,13 +5,12 @@
 //! another cluster can have the files elsewhere. It does not depend on times and entity tags, which differ
 //! between copies.
 
-use crate::exec::identity::digest_of;
-use crate::exec::random::mix;
+use crate::exec::random::{digest_of, mix};
 
 use super::listed_item::ListedItem;
 
-/// Returns the digest of the files of a source in their order: of their names below their common folder, their
-/// parts and their sizes.
+/// Returns the digest of the files of a source in their order: of their names below their common folder,
+/// their parts and their sizes.
 pub(super) fn digest(items: &[ListedItem]) -> u64 {
     let folder = common_folder(items);
     items.iter().fold(items.len() as u64, |digest, item| {
