@@ -144,8 +144,8 @@ impl Tables {
     }
 }
 
-/// Returns the maximum number of splits of one lease for readers in order, of a task of this pace, which can
-/// be the only task of its iteration.
+/// Returns the maximum number of splits of one lease for readers in order, of a task of this pace. `is_alone`
+/// says that it is the only task of its iteration.
 fn lease_at(pace: SplitPace, is_alone: bool) -> u64 {
     let within = |time_ms: u64| pace.per_1000_s.saturating_mul(time_ms) / 1_000_000;
     if is_alone {
