@@ -102,8 +102,8 @@ pub(crate) struct Load {
     /// The content of an element between its stamps.
     #[arg(long, value_enum, default_value_t = Payload::Zeros)]
     pub(crate) payload: Payload,
-    /// The number of elements in a split, unless workers send endless sequences; 0 takes the splits of a
-    /// large dataset: 4096 elements, but at most 32 MiB.
+    /// The number of elements in a split, unless workers send endless sequences. 0 means 4096 elements, as in
+    /// a dataset of more than 4 million elements, or fewer if they have more than 32 MiB.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=4096))]
     pub(crate) split_elements: u64,
     /// The number of workers. Each worker is a process; for the transport memory, all workers run in the
@@ -272,8 +272,8 @@ impl Transport {
 }
 
 impl Load {
-    /// Returns the number of elements in a split. A dataset of more than 4 million elements has the largest
-    /// splits by default. Elements as large as batches have small splits, as batches do.
+    /// Returns the number of elements in a split. Large elements stand for batches, of which each split has
+    /// few.
     pub(crate) fn split_elements(&self, element_bytes: u64) -> u64 {
         match self.split_elements {
             0 => (SPLIT_BYTES / element_bytes.max(1)).clamp(1, SPLIT_SIZE_MAX),

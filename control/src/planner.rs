@@ -118,7 +118,7 @@ pub struct SplitPlan {
 }
 
 impl SplitPlan {
-    /// Returns the plan for a job that may read files of other versions.
+    /// Returns the plan without file versions and digests, for jobs that do not check them.
     #[must_use]
     pub fn without_versions(self) -> SplitPlan {
         let sources = self.sources.into_iter();

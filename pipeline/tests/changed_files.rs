@@ -122,10 +122,18 @@ fn a_file_written_during_reading_is_refused() {
 }
 
 #[test]
-fn a_missing_file_is_not_found() {
-    let (_folder, path, dataset) = lines();
-    let remove = || fs::remove_file(&path).unwrap();
-    let mut executor = opened(dataset.text_lines(), &Storage::default(), remove);
-    let error = read(&mut executor).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+fn a_missing_file_is_not_left_out() {
+    for is_ignored in [false, true] {
+        let (_folder, path, dataset) = lines();
+        let read_lines = dataset.text_lines();
+        let dataset = if is_ignored {
+            read_lines.ignore_errors(false)
+        } else {
+            read_lines
+        };
+        let remove = || fs::remove_file(&path).unwrap();
+        let mut executor = opened(dataset, &Storage::default(), remove);
+        let error = read(&mut executor).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
+    }
 }

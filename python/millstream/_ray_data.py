@@ -109,7 +109,8 @@ def from_dataset(
 ) -> RecordDataset:
     """Yields the rows of a dataset of Ray Data, as dicts of its columns.
 
-    The call materialises the dataset in Ray's object store, and the rows keep the order of their blocks. Workers read blocks by position, so an exactly-once job reads each row once, although
+    The call materialises the dataset in Ray's object store, and the rows keep the order of their blocks. A dataset that was materialised before keeps
+    the order that Ray found then: set ``preserve_order`` in its execution options first. Workers read blocks by position, so an exactly-once job reads each row once, although
     workers and nodes without blocks die. The workers must run on the same Ray cluster, as those of ``serve`` do, and the program must run
     while the workers read. The attribute ``records`` of the result is a dataset with indices, for ``ms.DataLoader``.
 
@@ -259,7 +260,7 @@ def _block(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _ordered_tables(dataset: Any) -> list[Any]:
-    """Returns the blocks of a dataset in their order. By default, Ray yields them as they become ready, so that each program would find another order."""
+    """Returns the blocks of a dataset in their order. By default, Ray yields blocks as they become ready."""
     options = dataset.context.execution_options
     before, options.preserve_order = options.preserve_order, True
     try:

@@ -11,7 +11,6 @@ import dataclasses
 import fcntl
 import hashlib
 import json
-import math
 import os
 import shutil
 import threading
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["DESCRIPTION", "SaveProgress", "Saving", "load", "save"]
 
 #: The file that describes a saved dataset, and the files that later saves and loads read.
-DESCRIPTION, _DONE, _ERROR, _PROGRESS, _LOCK = "saved.json", "DONE", "ERROR", "progress.json", "lock"
+DESCRIPTION, _DONE, _ERROR, _PROGRESS, _FILES, _LOCK = "saved.json", "DONE", "ERROR", "progress.json", "files.json", "lock"
 #: The subdirectories of the chunks and of temporary files.
 _CHUNKS, _UNCOMMITTED = "chunks", "uncommitted"
 #: The version of the files.
@@ -158,20 +157,22 @@ class Saving:
 
     def _receive(self) -> None:
         """Receives the size of each chunk in order, and declares the dataset to be saved after the last one."""
-        # The first chunk is noted at once, with the files that it belongs to.
-        done, written_at = self._progress, -math.inf
+        done, written_at, are_files_known = self._progress, time.monotonic(), False
         for numbers, (elements, size) in self._elements:
             place = Place.from_bytes(numbers.tobytes())
             # The position after the only element of a split is at the next split.
             if (split := place.split - 1) != done.chunks:
                 raise InternalError(f"save: expected chunk {done.chunks}, found chunk {split}")
+            if place.files is not None and not are_files_known:
+                _write(self._place / _FILES, {"digest": place.files})
+                are_files_known = True
             _await_chunk(self._place, done.chunks, self._cancelled)
             done = dataclasses.replace(
                 done, chunks=done.chunks + 1, elements=done.elements + int(elements), bytes=done.bytes + int(size)
             )
             self._progress = done
             if time.monotonic() - written_at >= _PROGRESS_EVERY_S:
-                _write(self._place / _PROGRESS, dataclasses.asdict(done) | {"files": place.files})
+                _write(self._place / _PROGRESS, dataclasses.asdict(done))
                 written_at = time.monotonic()
         done = dataclasses.replace(done, total=done.chunks)
         shutil.rmtree(self._place / _UNCOMMITTED, ignore_errors=True)
@@ -355,14 +356,16 @@ def _prepared(place: Path, said: dict[str, Any]) -> tuple[SaveProgress, int | No
             "remove it, or save to another directory"
         )
     shutil.rmtree(place / _UNCOMMITTED, ignore_errors=True)
+    progress, files = _read(place / _PROGRESS), _read(place / _FILES)
+    if said["chunks"] is None and progress is None and files is None:
+        # Nobody knows the files to which these chunks belong.
+        shutil.rmtree(place / _CHUNKS, ignore_errors=True)
     for name in (_CHUNKS, _UNCOMMITTED):
         (place / name).mkdir(exist_ok=True)
     if earlier is None:
         _write(place / DESCRIPTION, said)
     (place / _ERROR).unlink(missing_ok=True)
-    progress = _read(place / _PROGRESS) or {}
-    files = progress.pop("files", None)
-    return dataclasses.replace(SaveProgress(**progress), total=said["chunks"]), files
+    return dataclasses.replace(SaveProgress(**(progress or {})), total=said["chunks"]), files and files["digest"]
 
 
 def _await_chunk(place: Path, number: int, cancelled: threading.Event) -> None:

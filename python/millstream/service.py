@@ -571,7 +571,7 @@ class ExactTerms:
         max_skips: The number of splits that the job may skip because their workers die.
         max_deaths: The number of dead workers after which a split is given up. Each of them held the split when it died.
         any_order: Whether elements are delivered as they arrive. Otherwise their order is that of the splits.
-        files: The digest of the files among which ``split`` was the first unfinished split. ``None`` at the start of an epoch.
+        files: The digest of the files to which the position belongs. ``None`` at the start of an epoch.
     """
 
     seed: int

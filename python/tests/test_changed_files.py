@@ -63,7 +63,7 @@ def test_a_changed_file_ends_the_epoch(cluster: Start, tmp_path: Path, in_order:
     for file in folder.iterdir():
         with file.open("a") as opened:
             opened.write("1000\n")
-    with pytest.raises(FailedPreconditionError, match=r"data/\d\d\.txt: the file was changed: it had \d+ bytes"):
+    with pytest.raises(FailedPreconditionError, match=r"data/\d\d\.txt: the file was changed: expected \d+ bytes"):
         for batch in batches:
             found += numbers(batch)
     assert 1000 not in found and len(found) < FILES * LINES

@@ -489,7 +489,7 @@ fn batch_of(result: Result<WireReply, Error>) -> Result<FeedBatch, FeedError> {
                 })
             } else {
                 Err(FeedError::Dispatcher(Error::internal(
-                    "the dispatcher sent invalid splits: a run is empty, too long, or lacks payloads or versions",
+                    "the dispatcher sent invalid splits: a run is empty or too long, or has another number of payloads or versions",
                 )))
             }
         }

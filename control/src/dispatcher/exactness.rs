@@ -90,7 +90,7 @@ impl Tables {
         match &plan.sources[..] {
             [source] if is_other(files, source.files()) => Err(Error::precondition(
                 "the files of the dataset are not those of the saved position: files were added, removed, renamed or changed \
-                 in size, so the position would stand for other elements. Restore the files, or begin the epoch again",
+                 in size, so the position would stand for other elements. Restore the files, or begin the epoch or the save again",
             )),
             [_] => Ok(plan.selected(first, step)),
             sources => Err(Error::invalid(format!(
@@ -163,8 +163,8 @@ impl Tables {
     }
 }
 
-/// Returns whether the files of a source are not those of a saved position. A digest is unknown if a process
-/// of the previous version made the state or the plan.
+/// Returns whether the files of a source are not those of a saved position. A missing digest is no
+/// mismatch: a new epoch and a source without files have none, nor do states of earlier versions.
 fn is_other(saved: Option<u64>, found: Option<u64>) -> bool {
     saved.zip(found).is_some_and(|(saved, found)| saved != found)
 }

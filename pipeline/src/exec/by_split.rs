@@ -180,7 +180,7 @@ impl BySplit {
         Some(self.shared.storage.expecting(file.path, version))
     }
 
-    /// Returns the next element, whatever its place in its split is.
+    /// Returns the next element, at any position of its split.
     fn next_of_any(&mut self) -> Result<Option<Item>, ExecError> {
         while !self.has_ended {
             let Some(current) = &mut self.current else {

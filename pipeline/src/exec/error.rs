@@ -57,7 +57,8 @@ pub enum ErrorKind {
     Data,
     /// The data is to blame: the values of an element do not suit the operation.
     Value,
-    /// The data is to blame: the dataset does not have a property that the caller stated.
+    /// The data is to blame: the dataset does not have a property that the caller stated, or a file was
+    /// changed while the dataset was read.
     Precondition,
     /// The data is to blame: a named file or object does not exist.
     NotFound,

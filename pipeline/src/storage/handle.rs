@@ -1,5 +1,6 @@
 //! The handle through which files are opened and listed.
 
+use std::io;
 use std::sync::Arc;
 
 #[cfg(feature = "storage")]
@@ -121,12 +122,12 @@ impl Storage {
         }
     }
 
-    /// Checks that the expected file was not changed, if it is a file of this machine. Functions can open
-    /// such a file without this handle. A missing file is no error, because opening it states a better
-    /// reason.
+    /// Checks that the expected file exists and was not changed, if it is a file of this machine. Functions
+    /// can open such a file without this handle.
     ///
     /// # Errors
-    /// [`StorageError`] of the kind `Precondition` if the file was changed.
+    /// [`StorageError`] of the kind `Precondition` if the file was changed, and of the kind `NotFound` if it
+    /// is gone.
     pub(crate) fn check_expected(&self) -> Result<(), StorageError> {
         let Some(expected) = &self.expected else {
             return Ok(());
@@ -134,9 +135,14 @@ impl Storage {
         let Ok(Location::Local(local)) = self.located(&expected.path) else {
             return Ok(());
         };
-        let found = std::fs::metadata(local).ok();
-        let found = found.as_ref().map(FileVersion::of_local);
-        found.map_or(Ok(()), |found| self.check_version(&expected.path, found))
+        match std::fs::metadata(&local) {
+            Ok(found) => self.check_version(&expected.path, FileVersion::of_local(&found)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(StorageError::open(ErrorKind::NotFound, &local, error.to_string()))
+            }
+            // Opening the file states the reason.
+            Err(_) => Ok(()),
+        }
     }
 
     /// Checks that a file at `path` of the version `found` has the expected version.
@@ -146,7 +152,7 @@ impl Storage {
         change.map_or(Ok(()), |change| {
             let reason = format!(
                 "the file was changed: {change}. Exactly-once reading needs files that stay the same for a whole epoch: restore \
-                 the file, or begin the epoch again"
+                 the file and load the last saved state, or begin the epoch again"
             );
             Err(StorageError::open(ErrorKind::Precondition, path, reason))
         })

@@ -1,44 +1,53 @@
 //! The version of a file, by which a change of its bytes is noticed without reading them.
 //!
-//! Machines can hold copies of one file, which differ in their times. The time of a file therefore counts
-//! only if its inode is the listed one. Otherwise only the size is compared.
+//! Machines can hold copies of one file with different modification times. The modification time therefore
+//! counts only if the inode and the time of birth are the listed ones. Otherwise only the size is compared.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
+use std::time::UNIX_EPOCH;
 
 use crate::exec::random::mix;
 
 /// The length of an encoded version in bytes.
 pub const FILE_VERSION_BYTES: usize = 16;
 
-/// The identity of all objects of stores, whose names already tell them apart.
+/// The identity of every store object that has an entity tag.
 const OBJECT: u32 = 2;
 
 /// The version of a file when it was listed or opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileVersion {
     size_bytes: u64,
-    /// The hash of the inode, or [`OBJECT`]; 0 if only the size is known.
+    /// The hash of the inode and its time of birth, or [`OBJECT`]; 0 if only the size is known.
     identity: u32,
-    /// The hash of the time of the last change, or of a store's entity tag.
+    /// The hash of the modification time, or of a store's entity tag.
     state: u32,
 }
 
 impl FileVersion {
     /// Returns the version of a file of this machine.
     pub(super) fn of_local(file: &Metadata) -> FileVersion {
-        let changed = mix(file.mtime() as u64, file.mtime_nsec() as u64);
+        // Network file systems round times in different ways, so only microseconds count.
+        let changed = mix(file.mtime() as u64, (file.mtime_nsec() / 1000) as u64);
+        // File systems in memory number their files alike on each machine, but a copy has another time of
+        // birth.
+        let born = file
+            .created()
+            .ok()
+            .and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        let born = born.map_or(0, |since| since.as_micros() as u64);
         FileVersion {
             size_bytes: file.len(),
             // An odd number differs from `OBJECT` and from 0.
-            identity: short(mix(file.ino(), 0)) | 1,
+            identity: short(mix(file.ino(), born)) | 1,
             state: short(changed),
         }
     }
 
     /// Returns the version of a store's object.
     #[cfg_attr(
-        not(feature = "storage"),
+        not(any(feature = "storage", test)),
         expect(dead_code, reason = "without the feature no objects are listed")
     )]
     pub(super) fn of_object(size_bytes: u64, e_tag: Option<&str>) -> FileVersion {
@@ -84,11 +93,12 @@ impl FileVersion {
         let (before, now) = (self.size_bytes, found.size_bytes);
         if before != now {
             return Some(format!(
-                "it had {before} bytes when the epoch began, and has {now} bytes now"
+                "expected {before} bytes, as listed for the epoch, found {now} bytes"
             ));
         }
         let is_same_file = self.identity != 0 && self.identity == found.identity;
-        (is_same_file && self.state != found.state).then(|| "it was written after the epoch began".to_owned())
+        (is_same_file && self.state != found.state)
+            .then(|| "its modification time or entity tag differs from the listed one".to_owned())
     }
 }
 
@@ -131,12 +141,12 @@ mod tests {
             .set_modified(later)
             .unwrap();
         let told = listed.change(&version(&path)).unwrap();
-        assert!(told.contains("written after"), "{told}");
+        assert!(told.contains("modification time"), "{told}");
 
         fs::write(&path, "four").unwrap();
         let told = listed.change(&version(&path)).unwrap();
         assert!(
-            told.contains("had 3 bytes") && told.contains("has 4 bytes"),
+            told.contains("expected 3 bytes") && told.contains("found 4 bytes"),
             "{told}"
         );
     }

@@ -63,9 +63,8 @@ impl IterationHandle {
         self.reporter.client
     }
 
-    /// Returns the digest of the files that the iteration reads, by which a later job of the same position
-    /// notices other files (C16.11). `None` for jobs that are not exactly-once jobs, and for sources without
-    /// files.
+    /// Returns the digest of the files that the iteration reads (C16.11), which a saved position keeps.
+    /// `None` for other jobs than exactly-once jobs, and for sources without files.
     pub fn files(&self) -> Option<u64> {
         self.files
     }

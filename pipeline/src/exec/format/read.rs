@@ -83,7 +83,12 @@ impl Read {
     #[cold]
     fn again(&self, file: &mut OneFile, error: ReadError, at: Option<At>) -> Result<Option<Item>, Failed> {
         let mut goes_on = error.is_record;
-        let Some(at) = at.filter(|_| !matches!(error.kind, ErrorKind::Data | ErrorKind::Value)) else {
+        let Some(at) = at.filter(|_| {
+            !matches!(
+                error.kind,
+                ErrorKind::Data | ErrorKind::Value | ErrorKind::Precondition
+            )
+        }) else {
             return Err(Failed {
                 goes_on,
                 error: error.into_exec(self.op),

@@ -57,7 +57,7 @@ impl From<Error> for Failure {
                 format!("the store requires valid credentials; set them in the environment. {said}"),
             ),
             Error::Precondition { .. } => Failure::new(
-                ErrorKind::Data,
+                ErrorKind::Precondition,
                 "the object was changed while it was read: start over",
             ),
             Error::InvalidPath { .. } => {

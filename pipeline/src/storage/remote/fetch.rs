@@ -170,7 +170,7 @@ async fn range_once(
     let result = store.get_opts(key, options).await?;
     if Version::of(&result) != *version {
         let reason = "the object was changed while it was read: start over";
-        return Err(Attempt::Final(Failure::new(ErrorKind::Data, reason)));
+        return Err(Attempt::Final(Failure::new(ErrorKind::Precondition, reason)));
     }
     all_of(result, wanted).await
 }
