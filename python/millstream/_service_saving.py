@@ -365,7 +365,7 @@ def _prepared(place: Path, said: dict[str, Any]) -> tuple[SaveProgress, int | No
     if earlier is None:
         _write(place / DESCRIPTION, said)
     (place / _ERROR).unlink(missing_ok=True)
-    return dataclasses.replace(SaveProgress(**(progress or {})), total=said["chunks"]), files and files["digest"]
+    return dataclasses.replace(SaveProgress(**(progress or {})), total=said["chunks"]), None if files is None else files["digest"]
 
 
 def _await_chunk(place: Path, number: int, cancelled: threading.Event) -> None:
