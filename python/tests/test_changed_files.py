@@ -161,3 +161,30 @@ def test_an_interrupted_save_of_other_files_is_refused(cluster: Start, tmp_path:
     (folder / "03.txt").unlink()
     with pytest.raises(FailedPreconditionError, match="not those of the saved position"):
         ms.service.save(slow, tmp_path / "saved", target)
+
+
+def test_a_save_without_known_files_begins_again(cluster: Start, tmp_path: Path) -> None:
+    folder, place, target = write(tmp_path / "data"), tmp_path / "saved", cluster(2)
+    blocked = tmp_path / "blocked"
+    blocked.touch()
+
+    def waits_at_first(batch: Any) -> Any:
+        while int(batch[0]) == 0 and blocked.exists():
+            time.sleep(0.05)
+        return batch
+
+    batches = Dataset.list_files(f"{folder}/*.txt", shuffle=False).flat_map(ms.TextLineDataset).batch(LINES)
+    saved = batches.map_python(waits_at_first, element_spec=batches.element_spec)
+    saving = ms.service.save(saved, place, target, wait=False)
+    deadline = time.monotonic() + 30
+    while not any((place / "chunks").glob("chunk_*")):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert not saving.progress().chunks
+    saving.cancel()
+    blocked.unlink()
+    # The chunks of the first save would stand for other files now.
+    (folder / "0.txt").write_text("1000\n" * LINES)
+    ms.service.save(saved, place, target)
+    found = [number for batch in ms.service.load(place) for number in numbers(batch)]
+    assert sorted(found) == sorted([*range(FILES * LINES), *[1000] * LINES])
