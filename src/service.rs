@@ -276,12 +276,13 @@ impl Service {
     /// # }
     /// ```
     pub fn read(&self, job: JobId, repetition: u64, config: &ReaderConfig) -> Result<Reader, ServiceError> {
-        self.read_files(job, repetition, config).map(|(reader, _)| reader)
+        self.read_with_files_digest(job, repetition, config)
+            .map(|(reader, _)| reader)
     }
 
     /// Opens a reader like [`Service::read`]. Also returns the digest of the files that an exactly-once job
     /// reads.
-    pub(crate) fn read_files(
+    pub(crate) fn read_with_files_digest(
         &self,
         job: JobId,
         repetition: u64,

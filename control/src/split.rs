@@ -23,7 +23,7 @@ pub struct Split {
     /// The data that the source needs in addition to the index, such as a file's name. Empty for counted
     /// sources.
     pub payload: Vec<u8>,
-    /// The version of the payload's file when the iteration was planned, if the planner knew a version.
+    /// The version of the payload's file when the iteration was planned; `None` if the plan has no versions.
     pub version: Option<PayloadVersion>,
 }
 

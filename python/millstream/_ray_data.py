@@ -110,8 +110,8 @@ def from_dataset(
     """Yields the rows of a dataset of Ray Data, as dicts of its columns.
 
     The call materialises the dataset in Ray's object store, and the rows keep the order of their blocks. A dataset that was materialised before keeps
-    the order that Ray found then: set ``preserve_order`` in its execution options first. Workers read blocks by position, so an exactly-once job reads each row once, although
-    workers and nodes without blocks die. The workers must run on the same Ray cluster, as those of ``serve`` do, and the program must run
+    the order that Ray found then: set ``preserve_order`` in its execution options first. Workers read blocks by position, so an exactly-once job
+    reads each row once, although workers and nodes without blocks die. The workers must run on the same Ray cluster, as those of ``serve`` do, and the program must run
     while the workers read. The attribute ``records`` of the result is a dataset with indices, for ``ms.DataLoader``.
 
     Args:

@@ -100,7 +100,7 @@ impl ExactReader {
             true => Sequence::in_any_order(&terms.place, terms.trainer, terms.trainers),
             false => Sequence::new(&terms.place, terms.trainer, terms.trainers),
         };
-        let (reader, files) = service.read_files(service.job(request)?, pass, config)?;
+        let (reader, files) = service.read_with_files_digest(service.job(request)?, pass, config)?;
         Ok(ExactReader {
             reader,
             files,

@@ -231,7 +231,7 @@ impl SourceBooks {
             attempt: run.attempt,
             skipped: run.skipped,
             payload,
-            version: version.filter(|version| **version != [0; 16]),
+            version,
         };
         run.first_index += 1;
         run.first_lease += 1;
@@ -289,7 +289,7 @@ mod tests {
                 split.version
             })
             .collect();
-        assert_eq!(versions, [Some([1; 16].into()), None, Some([3; 16].into())]);
+        assert_eq!(versions, [1, 0, 3].map(|byte| Some([byte; 16].into())));
     }
 
     #[test]

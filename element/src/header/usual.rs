@@ -47,8 +47,8 @@ fn blank(entries: usize) -> Option<[u8; BYTES_MAX]> {
 #[repr(align(8))]
 struct Aligned([u8; BYTES_MAX]);
 
-/// Returns the archive of a header with `entries` entries whose numbers are 0; `None` if no usual header has
-/// so many entries.
+/// Returns the archive of a header with this number of entries, in which all other numbers are 0. Returns
+/// `None` for more entries than a usual header has.
 #[inline]
 fn blank_of(entries: usize) -> Option<&'static [u8]> {
     let blank = BLANKS.get(entries)?.as_ref()?;

@@ -89,7 +89,7 @@ struct Current {
     /// first only if the number of elements does not show this.
     ahead: Option<Result<Option<Item>, ExecError>>,
     /// The storage that knows the version of the split's file.
-    unchanged: Option<Storage>,
+    expecting: Option<Storage>,
 }
 
 impl BySplit {
@@ -144,8 +144,8 @@ impl BySplit {
         let begun = Instant::now();
         let (number, is_skipped) = (split.index, split.skipped);
         let (lease, attempt) = (split.lease, split.attempt);
-        let unchanged = self.unchanged(&split);
-        let storage = unchanged.as_ref().unwrap_or(&self.shared.storage).clone();
+        let expecting = self.expecting(&split);
+        let storage = expecting.as_ref().unwrap_or(&self.shared.storage).clone();
         let only = OneSplit { split, passes: 0 };
         let shared = Shared {
             feed: Some(Feed::new(Box::new(only))),
@@ -156,7 +156,7 @@ impl BySplit {
             ..self.shared.clone()
         };
         let open = || {
-            check_unchanged(unchanged.as_ref())?;
+            check_unchanged(expecting.as_ref())?;
             self.program.open(&shared, None)
         };
         Ok(Current {
@@ -168,13 +168,13 @@ impl BySplit {
             yielded: 0,
             count: self.counts.map(|counts| counts.of(number)),
             ahead: None,
-            unchanged,
+            expecting,
         })
     }
 
     /// Returns a storage that opens the file of a split only in the version that all attempts at the split
     /// must read. Returns `None` if the split has no file, or a file of an unknown version.
-    fn unchanged(&self, split: &Split) -> Option<Storage> {
+    fn expecting(&self, split: &Split) -> Option<Storage> {
         let version = split.version?;
         let file = FilePart::of(std::str::from_utf8(&split.payload).ok()?);
         Some(self.shared.storage.expecting(file.path, version))
@@ -271,7 +271,7 @@ impl Current {
         let ahead = self.input.as_mut().map_or(Ok(None), |input| input.next());
         let part = match &ahead {
             Ok(None) => {
-                check_unchanged(self.unchanged.as_ref())?;
+                check_unchanged(self.expecting.as_ref())?;
                 SplitPart::Last
             }
             Ok(Some(_)) if self.count.is_some() => return Err(self.miscounted("more")),
@@ -287,7 +287,7 @@ impl Current {
             return Err(self.miscounted("fewer"));
         }
         let is_empty = self.yielded == 0;
-        check_unchanged(self.unchanged.as_ref())?;
+        check_unchanged(self.expecting.as_ref())?;
         Ok(is_empty.then(|| self.filler(spec, SplitPart::Empty)))
     }
 
@@ -449,7 +449,7 @@ mod tests {
             yielded: 0,
             count,
             ahead: None,
-            unchanged: None,
+            expecting: None,
         };
         let mut parts = Vec::new();
         while !matches!(parts.last(), Some(SplitPart::Last | SplitPart::Empty)) {
