@@ -14,7 +14,7 @@ use crate::exactly_once::{ExactlyOnce, PoisonLimits};
 use crate::id::{ClientId, JobId, SessionId, TaskId};
 use crate::job::{JobParameters, Policy};
 use crate::planner::{SourcePlan, SplitPlan};
-use crate::split::{LeaseRange, Seen, SplitPace};
+use crate::split::{LeaseRange, Seen};
 
 const OTHER: SessionId = SessionId(11);
 /// The time after which an iteration without a reader is given up.
@@ -478,41 +478,6 @@ fn workers_get_the_selected_splits_only() {
         assert_eq!(once.source_index(index), payload);
     }
     assert!(rig.machine.state.tables.clients.contains(&client));
-}
-
-/// C5.9
-#[test]
-fn only_lone_tasks_get_long_leases() {
-    for (workers, expected) in [(1, 1024), (2, 256)] {
-        let mut rig = Rig::new();
-        rig.plan = Ok(SplitPlan {
-            sources: vec![SourcePlan::Counted { splits: 100_000_000 }],
-            seed: 0,
-        });
-        let job = job(&mut rig, ExactlyOnce::whole(7));
-        let sessions: Vec<_> = (1..=workers)
-            .map(|worker| rig.worker(worker, &format!("at:{worker}")))
-            .collect();
-        rig.client(job);
-        let task = rig.tasks(sessions[0])[0];
-        let request = Request::LeaseSplits {
-            task,
-            source: 0,
-            repetition: 0,
-            want: 2000,
-            // The task reads 100 000 splits a second, and holds 13 s of them.
-            pace: Some(SplitPace {
-                per_1000_s: 100_000_000,
-                unstarted: 1_300_000,
-            }),
-            is_idle: false,
-        };
-        let Ok(Reply::Splits { runs, .. }) = rig.ask(sessions[0], Role::Worker, request) else {
-            panic!("the task gets splits")
-        };
-        let splits: u64 = runs.iter().map(|run| run.count).sum();
-        assert_eq!(splits, expected, "{workers} workers");
-    }
 }
 
 /// C16.10

@@ -7,7 +7,8 @@ use super::rig::{Rig, facts};
 use crate::dispatcher::{Phase, Reply, Request};
 use crate::id::{JobId, SessionId, TaskId};
 use crate::job::{JobParameters, Policy};
-use crate::split::{LeaseRange, Seen};
+use crate::planner::{SourcePlan, SplitPlan};
+use crate::split::{LeaseRange, Seen, SplitPace};
 
 /// C6.9
 #[test]
@@ -154,6 +155,41 @@ fn only_dealt_splits_can_be_read_in_order() {
     };
     let error = rig.job(None, parameters).unwrap_err();
     assert!(error.message.contains("in_order needs"), "{error}");
+}
+
+/// C5.9
+#[test]
+fn only_lone_tasks_get_long_leases() {
+    for (workers, expected) in [(1, 1024), (2, 256)] {
+        let mut rig = Rig::new();
+        rig.plan = Ok(SplitPlan {
+            sources: vec![SourcePlan::Counted { splits: 100_000_000 }],
+            seed: 0,
+        });
+        let job = job_in_order(&mut rig);
+        let sessions: Vec<_> = (1..=workers)
+            .map(|worker| rig.worker(worker, &format!("at:{worker}")))
+            .collect();
+        rig.client(job);
+        let task = rig.tasks(sessions[0])[0];
+        let request = Request::LeaseSplits {
+            task,
+            source: 0,
+            repetition: 0,
+            want: 2000,
+            // The task reads 100 000 splits a second, and holds 13 s of them.
+            pace: Some(SplitPace {
+                per_1000_s: 100_000_000,
+                unstarted: 1_300_000,
+            }),
+            is_idle: false,
+        };
+        let Ok(Reply::Splits { runs, .. }) = rig.ask(sessions[0], Role::Worker, request) else {
+            panic!("the task gets splits")
+        };
+        let splits: u64 = runs.iter().map(|run| run.count).sum();
+        assert_eq!(splits, expected, "{workers} workers");
+    }
 }
 
 fn job_in_order(rig: &mut Rig) -> JobId {
