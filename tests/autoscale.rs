@@ -26,8 +26,9 @@ use crate::support::{watched, watched_for};
 /// The script that starts and ends workers.
 const SCRIPT: &str = "deploy/autoscale/local-workers";
 
-/// The numbers that a worker computes for each element. A reader that does nothing else waits for them.
-const STRIDE: i64 = 8192;
+/// The numbers that a worker computes for each element. A reader that does nothing else waits for them. One
+/// worker suffices for a slow reader, also while other tests run.
+const STRIDE: i64 = 2048;
 
 /// The time between two elements of a reader that works on each element.
 const SLOW: Duration = Duration::from_millis(300);

@@ -1,11 +1,15 @@
 //! Tests of a service's status as tables, JSON and metrics: the speed of each process, and the wanted number
 //! of workers.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use millstream::client::{MaxOutstanding, ReadError};
-use millstream::control::{IterationStatus, Policy};
+use millstream::ReadRequest;
+use millstream::client::{MaxOutstanding, ReadError, ReaderConfig};
+use millstream::control::{IterationStatus, Policy, TaskStatus};
+use millstream::exactly_once::{ExactReader, ExactTerms};
 use millstream::pipeline::exec::{Functions, PreparedMap};
 use millstream::pipeline::graph::{Dataset, Params};
 
@@ -146,5 +150,65 @@ fn a_service_states_paces_and_estimated_workers() {
         eventually("estimated workers", &None, || {
             cluster.service().status().expect("a status").workers_estimated
         });
+    });
+}
+
+/// Returns functions with a map `work` that waits with the number 0 until the flag is set.
+fn stopped_at_first(is_released: Arc<AtomicBool>) -> Functions {
+    Functions::new().with_map("work", move |_, input| {
+        let is_released = is_released.clone();
+        Ok(PreparedMap {
+            output: input.clone(),
+            call: Arc::new(move |value| {
+                let is_first = value[0].as_i64() == Some(0);
+                while is_first && !is_released.load(Ordering::Relaxed) {
+                    thread::sleep(Duration::from_millis(10));
+                }
+                Ok(value)
+            }),
+        })
+    })
+}
+
+/// C11.1
+#[test]
+fn early_elements_are_not_yet_the_trainers() {
+    watched("early elements", || {
+        let is_released = Arc::new(AtomicBool::new(false));
+        let functions = || stopped_at_first(is_released.clone());
+        let cluster = Cluster::start(Mechanism::Quic, vec![functions(), functions()]);
+        let dataset =
+            Dataset::range(0, 1 << 40, 1)
+                .split_size(10)
+                .map_declared("work", Params::none(), number());
+        let graph = dataset.graph().expect("valid");
+        let graph = graph.for_exactly_once(7, &functions()).expect("valid");
+        let dataset = cluster.service().register(graph.into(), None).expect("a dataset");
+        let request = ReadRequest::new(dataset, Policy::Dynamic).exactly_once(ExactTerms::new(7));
+        let config = ReaderConfig {
+            max_outstanding: MaxOutstanding::Elements(16),
+            ..ReaderConfig::default()
+        };
+        let mut reader = ExactReader::open(cluster.service(), &request, 0, &config).expect("it serves");
+        let canceller = reader.reader().canceller();
+        let (taken, takes) = mpsc::channel();
+        let reading = thread::spawn(move || {
+            let is_one = reader.next_element().expect("the reader proceeds").is_some();
+            taken.send(is_one).expect("the test listens");
+            // The reader stays open until the test has looked at its pace.
+            reader
+        });
+        // The elements of the other worker are early, because the first one is missing.
+        eventually("elements of both workers", &true, || {
+            let produced = |task: &TaskStatus| task.elements >= 20;
+            only(&cluster).tasks.iter().any(produced)
+        });
+        is_released.store(true, Ordering::Relaxed);
+        assert!(takes.recv().expect("the reader proceeds"), "there is an element");
+        eventually("the elements that the trainer took", &1, || {
+            only(&cluster).clients[0].elements
+        });
+        canceller.cancel();
+        reading.join().expect("no panic");
     });
 }

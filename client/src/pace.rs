@@ -16,6 +16,8 @@ type ShowLinks = Box<dyn Fn() -> ClientLinks + Send + Sync>;
 pub struct PaceMeter {
     born: Instant,
     elements: AtomicU64,
+    /// The elements among these that wait in a buffer between the reader and its user.
+    buffered: AtomicU64,
     waited_ns: AtomicU64,
     /// The start of the current wait, in nanoseconds since `born`, plus 1. The value 0 means that the reader
     /// does not wait.
@@ -27,6 +29,7 @@ impl std::fmt::Debug for PaceMeter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("PaceMeter")
             .field("elements", &self.elements)
+            .field("buffered", &self.buffered)
             .field("waited_ns", &self.waited_ns)
             .finish_non_exhaustive()
     }
@@ -37,6 +40,7 @@ impl Default for PaceMeter {
         PaceMeter {
             born: Instant::now(),
             elements: AtomicU64::new(0),
+            buffered: AtomicU64::new(0),
             waited_ns: AtomicU64::new(0),
             waiting_since_ns: AtomicU64::new(0),
             links: OnceLock::new(),
@@ -48,6 +52,11 @@ impl PaceMeter {
     /// Records the total number of elements that were handed over.
     pub(crate) fn note_elements(&self, elements: u64) {
         self.elements.store(elements, Ordering::Relaxed);
+    }
+
+    /// Records the number of handed-over elements that the user has not got yet.
+    pub(crate) fn note_buffered(&self, elements: u64) {
+        self.buffered.store(elements, Ordering::Relaxed);
     }
 
     /// Records that the user has been waiting for an element since `since`.
@@ -78,9 +87,10 @@ impl PaceMeter {
         let at_ns = nanoseconds(now.saturating_duration_since(self.born));
         let since = self.waiting_since_ns.load(Ordering::Relaxed).checked_sub(1);
         let waits_ns = since.map_or(0, |since| at_ns.saturating_sub(since));
+        let elements = self.elements.load(Ordering::Relaxed);
         Reading {
             at_ns,
-            elements: self.elements.load(Ordering::Relaxed),
+            elements: elements.saturating_sub(self.buffered.load(Ordering::Relaxed)),
             waited_ns: self.waited_ns.load(Ordering::Relaxed).saturating_add(waits_ns),
         }
     }
@@ -191,6 +201,30 @@ mod tests {
                 busy_ms: 0,
             })
         );
+    }
+
+    #[test]
+    fn buffered_elements_are_not_the_users() {
+        let (meter, mut gauge) = (PaceMeter::default(), PaceGauge::default());
+        meter.note_elements(100);
+        meter.note_buffered(99);
+        let mut now = meter.born + SECOND;
+        let expected = |elements| {
+            Some(Pace {
+                elements,
+                element_ns: Some(1_000_000_000),
+                waited_ms: 0,
+                busy_ms: 0,
+            })
+        };
+        assert_eq!(gauge.pace(&meter, now), expected(1));
+        meter.note_buffered(98);
+        now += SECOND;
+        assert_eq!(gauge.pace(&meter, now), expected(2), "the user got one of them");
+        meter.note_elements(101);
+        meter.note_buffered(99);
+        now += SECOND;
+        assert_eq!(gauge.pace(&meter, now), expected(2), "one more was buffered");
     }
 
     #[test]

@@ -290,6 +290,13 @@ impl Reader {
         self.intake.act(|core| core.let_go(task));
     }
 
+    /// Records that the consumer buffers this number of handed-over elements for its user. The reported pace
+    /// is then the pace at which the user gets elements. The statistics count buffered elements as handed
+    /// over.
+    pub fn note_buffered(&self, elements: usize) {
+        self.stopwatch.buffered(elements as u64);
+    }
+
     /// Returns the trace of the split of the element that was handed over last, if the split is sampled.
     pub fn trace_of(&self, element: &Element) -> Option<SplitTrace> {
         self.cursor.trace_of(element)

@@ -111,6 +111,11 @@ impl Stopwatch {
         self.meter.note_elements(self.elements);
     }
 
+    /// Records the number of handed-over elements that the consumer buffers for its user.
+    pub(crate) fn buffered(&self, elements: u64) {
+        self.meter.note_buffered(elements);
+    }
+
     pub(crate) fn waiting_since(&mut self, now: Instant) {
         self.started.get_or_insert(now);
         self.meter.note_wait(now);

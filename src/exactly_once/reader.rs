@@ -137,6 +137,7 @@ impl ExactReader {
                 }
                 self.latest = numbers;
                 self.waiting -= 1;
+                self.reader.note_buffered(self.waiting);
                 self.waiting_bytes -= bytes;
                 if let Some(task) = kept {
                     self.reader.let_go(task);
@@ -244,6 +245,7 @@ impl ExactReader {
         }
         if is_new {
             self.waiting += 1;
+            self.reader.note_buffered(self.waiting);
             self.waiting_bytes += bytes;
         } else if let Some(task) = kept {
             self.reader.let_go(task);
