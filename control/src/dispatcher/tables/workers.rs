@@ -3,7 +3,7 @@
 //! [`Workers`] does not know tasks.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::stamps::Stamps;
@@ -27,12 +27,16 @@ pub(crate) struct Workers {
     pub(crate) died: Stamps<WorkerId>,
 }
 
-/// The index by which a worker is found.
+/// The index by which workers are found, so that no request looks at all workers.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Index {
     /// The living worker at each address.
     of_address: BTreeMap<String, WorkerId>,
     of_session: BTreeMap<SessionId, WorkerId>,
+    /// All workers at each address, also dead ones.
+    all_of_address: BTreeSet<(String, WorkerId)>,
+    /// All workers, also dead ones, by their number.
+    of_number: BTreeSet<(u64, WorkerId)>,
 }
 
 impl Index {
@@ -41,6 +45,32 @@ impl Index {
             self.of_address.insert(row.address.clone(), row.id);
         }
         self.of_session.insert(row.session, row.id);
+        self.all_of_address.insert((row.address.clone(), row.id));
+        self.of_number.insert((row.index, row.id));
+    }
+
+    fn forget(&mut self, row: &WorkerRecord) {
+        self.of_session.remove(&row.session);
+        self.all_of_address.remove(&(row.address.clone(), row.id));
+        self.of_number.remove(&(row.index, row.id));
+    }
+
+    /// Returns all workers at an address, also dead ones, in the order of their registration.
+    fn all_at(&self, address: &str) -> impl Iterator<Item = WorkerId> {
+        let ids = [WorkerId(0), WorkerId(u64::MAX)].map(|id| (address.to_owned(), id));
+        let [first, last] = ids;
+        self.all_of_address.range(first..=last).map(|(_, id)| *id)
+    }
+
+    /// Returns all workers with a number, also dead ones.
+    fn numbered(&self, number: u64) -> impl Iterator<Item = WorkerId> {
+        let ids = (number, WorkerId(0))..=(number, WorkerId(u64::MAX));
+        self.of_number.range(ids).map(|(_, id)| *id)
+    }
+
+    /// Returns the number after the largest one.
+    fn next_number(&self) -> u64 {
+        self.of_number.last().map_or(0, |(number, _)| number + 1)
     }
 }
 
@@ -146,7 +176,7 @@ impl Workers {
     pub(crate) fn forget(&mut self, id: WorkerId) {
         self.died.remove(&id);
         if let Some(row) = self.rows.remove(&id) {
-            self.index.of_session.remove(&row.session);
+            self.index.forget(&row);
         }
     }
 
@@ -155,18 +185,23 @@ impl Workers {
     /// The table keeps only the `latest` dead worker of an address. If the table has more than `limit`
     /// rows, the workers that died first are forgotten as well.
     pub(crate) fn in_the_way(&self, address: &str, latest: Option<WorkerId>, limit: usize) -> Vec<WorkerId> {
-        let is_older = |row: &&WorkerRecord| row.dead.is_some() && Some(row.id) != latest;
-        let of_address = self.rows.values().filter(|row| row.address == address);
-        let mut older: Vec<WorkerId> = of_address.filter(is_older).map(|row| row.id).collect();
+        let is_older = |id: &WorkerId| {
+            let row = self.rows.get(id);
+            Some(*id) != latest && row.is_some_and(|row| row.dead.is_some())
+        };
+        let mut older: Vec<WorkerId> = self.index.all_at(address).filter(is_older).collect();
         if latest.is_none() {
             // The latest worker at this address is dead already, and stays in the table.
             older.pop();
         }
         let rows = self.rows.len() - older.len();
         let beyond = (rows + 1).saturating_sub(limit);
-        let mut dead: Vec<_> = self.died.iter().map(|(id, at)| (at, *id)).collect();
-        dead.sort_unstable();
-        older.extend(dead.into_iter().take(beyond).map(|(_, id)| id));
+        if beyond > 0 {
+            let others = self.died.iter().filter(|(id, _)| !older.contains(id));
+            let mut dead: Vec<_> = others.map(|(id, at)| (at, *id)).collect();
+            dead.sort_unstable();
+            older.extend(dead.into_iter().take(beyond).map(|(_, id)| id));
+        }
         older
     }
 
@@ -175,27 +210,12 @@ impl Workers {
     /// The number is the worker's place in the fixed list. Without a list, a worker inherits the number of
     /// the previous worker at its address, or gets the next free number.
     pub(crate) fn place_of(&self, address: &str, list: &WorkerAddresses) -> Result<u64, Error> {
-        let workers = || self.rows.values();
         if list.is_empty() {
-            let inherited = workers().find(|row| row.address == address).map(|row| row.index);
-            let next = || workers().map(|row| row.index + 1).max().unwrap_or(0);
-            return Ok(inherited.unwrap_or_else(next));
+            let first = self.index.all_at(address).next();
+            let inherited = first.and_then(|id| self.rows.get(&id)).map(|row| row.index);
+            return Ok(inherited.unwrap_or_else(|| self.index.next_number()));
         }
-        let mut claims: BTreeMap<u64, Option<Claim>> = BTreeMap::new();
-        for row in workers().filter(|row| row.keeps_place(list)) {
-            let claim = if row.address == address {
-                Some(Claim::Own)
-            } else {
-                row.dead.map(|_| Claim::Left)
-            };
-            let known = claims.entry(row.index).or_insert(claim);
-            // The claim of a living holder precedes the claim of a dead holder. The worker's own earlier
-            // claim precedes the claim of another worker.
-            *known = (*known).min(claim);
-        }
-        let place = list.place(address, |index| {
-            claims.get(&index).copied().unwrap_or(Some(Claim::Free))
-        });
+        let place = list.place(address, |index| self.claim(address, index, list));
         place.map_err(|reason| {
             Error::precondition(match reason {
                 NoPlace::Unlisted => format!(
@@ -210,6 +230,22 @@ impl Workers {
                 ),
             })
         })
+    }
+
+    /// Rates a place of the fixed list for a worker at `address`. Returns `None` if another living worker has
+    /// the place.
+    fn claim(&self, address: &str, index: u64, list: &WorkerAddresses) -> Option<Claim> {
+        let holders = self.index.numbered(index).filter_map(|id| self.rows.get(&id));
+        let claims = holders.filter(|row| row.keeps_place(list)).map(|row| {
+            if row.address == address {
+                Some(Claim::Own)
+            } else {
+                row.dead.map(|_| Claim::Left)
+            }
+        });
+        // The claim of a living holder precedes the claim of a dead holder. The worker's own earlier claim
+        // precedes the claim of another worker.
+        claims.min().unwrap_or(Some(Claim::Free))
     }
 
     /// Gives every worker a full timeout. A worker uses one silence to notice the loss of the dispatcher,
@@ -264,5 +300,88 @@ impl WorkerRecord {
     /// restart of the dispatcher with another list.
     pub(crate) fn keeps_place(&self, list: &WorkerAddresses) -> bool {
         list.is_empty() || list.admits(self.index, &self.address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::dispatcher::record::HiddenKey;
+    use crate::whereabouts::Whereabouts;
+
+    const ADDRESSES: [&str; 3] = ["a:1", "a:2", "b:1"];
+
+    fn record(id: u64, address: &str, index: u64) -> WorkerRecord {
+        WorkerRecord {
+            id: WorkerId(id),
+            session: SessionId(id),
+            address: address.to_owned(),
+            tags: Vec::new(),
+            ticket_key: HiddenKey([1; 32].into()),
+            version: String::new(),
+            dead: None,
+            index,
+            draining: false,
+            whereabouts: Whereabouts::default(),
+            local_socket: None,
+        }
+    }
+
+    /// Returns the dead workers to forget, by a search through all workers.
+    fn searched(workers: &Workers, address: &str, latest: Option<WorkerId>, limit: usize) -> Vec<WorkerId> {
+        let dead = |row: &&WorkerRecord| row.dead.is_some();
+        let here = workers.values().filter(|row| row.address == address).filter(dead);
+        let mut older: Vec<WorkerId> = here.map(|row| row.id).filter(|id| Some(*id) != latest).collect();
+        if latest.is_none() {
+            older.pop();
+        }
+        let mut others: Vec<_> = workers.died.iter().map(|(id, at)| (at, *id)).collect();
+        others.retain(|(_, id)| !older.contains(id));
+        others.sort_unstable();
+        let beyond = (workers.values().count() + 1 - older.len()).saturating_sub(limit);
+        older.extend(others.into_iter().take(beyond).map(|(_, id)| id));
+        older
+    }
+
+    /// Returns the number of the next worker at an address without a fixed list, by a search.
+    fn number_searched(workers: &Workers, address: &str) -> u64 {
+        let mut rows = workers.values();
+        let inherited = rows.find(|row| row.address == address).map(|row| row.index);
+        let next = workers.values().map(|row| row.index + 1).max();
+        inherited.or(next).unwrap_or(0)
+    }
+
+    proptest! {
+        #[test]
+        fn the_index_finds_what_a_search_finds(
+            steps in prop::collection::vec((0..ADDRESSES.len(), any::<bool>()), 1..40),
+            limit in 3_usize..8,
+        ) {
+            let mut workers = Workers::default();
+            let list = WorkerAddresses::default();
+            for (id, (at, dies_first)) in (1..).zip(steps) {
+                let (address, now) = (ADDRESSES[at], Duration::from_secs(id));
+                let living = workers.at_address(address);
+                if let Some(living) = living.filter(|_| dies_first) {
+                    workers.end(living, RemovalReason::WorkerSilent, now);
+                }
+                let number = workers.place_of(address, &list).expect("a number");
+                prop_assert_eq!(number, number_searched(&workers, address));
+                let previous = workers.at_address(address);
+                if let Some(previous) = previous {
+                    workers.end(previous, RemovalReason::WorkerRestarted, now);
+                }
+                let forgotten = workers.in_the_way(address, previous, limit);
+                prop_assert_eq!(&forgotten, &searched(&workers, address, previous, limit));
+                for id in &forgotten {
+                    workers.forget(*id);
+                }
+                workers.insert(record(id, address, number), now);
+                prop_assert!(workers.rows.len() <= limit.max(2 * ADDRESSES.len()));
+                workers.check();
+            }
+        }
     }
 }
