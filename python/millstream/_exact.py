@@ -142,6 +142,8 @@ class ExactLoading(StreamLoading):
         self._places: collections.OrderedDict[tuple[int, int], bytes] = collections.OrderedDict()
         #: The records of the epoch that was asked for last.
         self._records: tuple[int, EpochLineage] | None = None
+        #: The digest of the operations that decide the positions of batches; ``None`` until it is needed.
+        self._digest: str | None = None
 
     def steps(self, epoch: int) -> int:
         """Raises ``TypeError``, because the number of batches depends on the splits of the source."""
@@ -253,12 +255,18 @@ class ExactLoading(StreamLoading):
         """Returns the values that must be equal in two loaders, so that a position has the same meaning."""
         return {"visitation": "exactly_once", "seed": self._seed, "trainers": self._rank.dp_size}
 
+    def _dataset_digest(self) -> str:
+        """Returns a text that differs between datasets in which a position has another meaning."""
+        if self._digest is None:
+            self._digest = self._dataset._executed.exactly_once(self._seed).positions_digest()
+        return self._digest
+
     def state_after(self, epoch: int, step: int) -> dict[str, Any]:
         """Returns the position after a step: the split, and the numbers of elements that were delivered."""
         place = self._known(epoch, step)
         if place is None and step:
             raise InvalidArgumentError(f"the position after batch {step} is no longer known: only the last {_PLACES_MAX} positions are")
-        return {**(place or Place()).to_state(), "trainer": self._rank.dp_rank}
+        return {**(place or Place()).to_state(), "trainer": self._rank.dp_rank, "dataset": self._dataset_digest()}
 
     def adapted(self, state: dict[str, Any], step: int) -> int:
         """Restores the position of a state, and returns its step."""
@@ -270,6 +278,11 @@ class ExactLoading(StreamLoading):
                 raise InvalidArgumentError(f"the state has {name} {state.get(name)!r}, this loader {mine!r}{advice}")
         if state["trainer"] not in (None, self._rank.dp_rank):
             raise InvalidArgumentError(f"the state belongs to trainer {state['trainer']}, this is trainer {self._rank.dp_rank}: use its own state")
+        if differs(state.get("dataset"), self._dataset_digest()):
+            raise InvalidArgumentError(
+                "the state belongs to a dataset with another source, or with other operations that decide the order of elements, so its position stands "
+                "for other elements here: load it with the dataset for which it was saved. To load it anyway, remove its entries 'dataset' and 'checksum'"
+            )
         self._resumes = int(state["epoch"]), step, Place.from_state(state)
         self._places.clear()
         return step
@@ -444,6 +457,11 @@ class UnorderedLoading(ExactLoading):
     def _with(self, terms: LoadingTerms) -> ExactLoading:
         """Returns the same dataset on other terms."""
         return UnorderedLoading(self._dataset, terms, self._counts)
+
+
+def differs(saved: str | None, mine: str) -> bool:
+    """Returns whether two digests of datasets differ. Digests of other versions cannot be compared, and early states have none."""
+    return saved is not None and saved != mine and saved.split("-")[0] == mine.split("-")[0]
 
 
 def _steps_of_all(counts: tuple[int, int, int], step: int, place: Place, trainers: int) -> list[int]:

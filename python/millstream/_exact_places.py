@@ -115,9 +115,9 @@ def joined_states(states: Sequence[dict[str, Any]], trainers: int) -> dict[str, 
     count = len(states)
     if sorted(state.get("trainer", -1) for state in states) != list(range(count)) or any(state.get("trainers") != count for state in states):
         raise InvalidArgumentError(f"expected one state of each of the trainers of an exactly-once job, found {count} states of other trainers")
-    shared = [{name: state[name] for name in ("version", "epoch", "seed")} for state in states]
+    shared = [{name: state.get(name) for name in ("version", "epoch", "seed", "dataset")} for state in states]
     if any(other != shared[0] for other in shared):
-        raise InvalidArgumentError("the states belong to different epochs, seeds or versions: join states of one step")
+        raise InvalidArgumentError("the states belong to different epochs, seeds, datasets or versions: join states of one step")
     # The number of batches of a trainer holds for the earlier number of trainers.
     first = {name: value for name, value in states[0].items() if name not in ("steps", "done")}
     ordered = sorted(states, key=lambda state: int(state["trainer"]))

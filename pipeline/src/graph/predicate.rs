@@ -49,6 +49,14 @@ impl Predicate {
         }
     }
 
+    /// Returns the parameters of the predicate that is registered under `name`; `None` for another predicate.
+    pub(crate) fn params_mut(&mut self, name: &str) -> Option<&mut Params> {
+        match self {
+            Predicate::Registered(registered) if registered.function == name => Some(&mut registered.params),
+            Predicate::Registered(_) | Predicate::Expr(_) => None,
+        }
+    }
+
     /// Returns the name of an operation on the wire: `registered` for a registered predicate, `expr` for an
     /// expression.
     pub(crate) fn op_name(&self, registered: &'static str, expr: &'static str) -> &'static str {

@@ -75,6 +75,15 @@ pub trait Operation: Comparable + fmt::Debug + Send + Sync {
     /// [`GraphError::Malformed`] for parameters that have no encoding.
     fn encode(&self) -> Result<Vec<u8>, GraphError>;
 
+    /// Returns the encoded parameters that decide which element has which position in the output. Returns
+    /// `None` for an operation that yields one element for each input element, in the same order.
+    ///
+    /// # Errors
+    /// [`GraphError::Malformed`] for parameters that have no encoding.
+    fn deciding_params(&self) -> Result<Option<Vec<u8>>, GraphError> {
+        self.encode().map(Some)
+    }
+
     /// Returns the allowed number of inputs.
     fn arity(&self) -> RangeInclusive<usize> {
         1..=1

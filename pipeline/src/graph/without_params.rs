@@ -37,6 +37,7 @@ mod tests {
         let code = || Params::from_bytes(params);
         let other = Params::from_bytes("other");
         let dataset = Dataset::range(0, 9, 1).map("python", code()).map("native", other);
+        let dataset = dataset.filter("python", code()).take_while("python", code());
         let dataset = dataset.interleave(2, 1, |x| x.map("python", code()));
         dataset.flat_map_registered("python", code()).graph().unwrap()
     }

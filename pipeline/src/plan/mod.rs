@@ -7,9 +7,11 @@ mod error;
 mod listed_item;
 mod listing;
 mod parts;
+mod positions_digest;
 mod split_plan;
 
 pub use error::PlanError;
 pub use listed_item::ListedItem;
 pub(crate) use listing::listed;
+pub use positions_digest::{POSITIONS_DIGEST_VERSION, positions_digest};
 pub use split_plan::{FileOrder, SourcePlan, SplitPlan, plan_splits};

@@ -9,6 +9,7 @@ use millstream::pipeline::graph::{
     Cache, Cardinality, Dataset, Graph as Definition, ServiceReader, ShardBy, Share, SourceFacts, Splitting,
     Units, node_specs,
 };
+use millstream::pipeline::plan::{POSITIONS_DIGEST_VERSION, positions_digest};
 use millstream::{LocalElements, LocalRun, python};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -272,6 +273,13 @@ impl Graph {
         let definition = self.definition()?.without_params(python::NAME);
         let bytes = definition.to_bytes().map_err(failure::dataset)?;
         Ok(PyBytes::new(py, &bytes))
+    }
+
+    /// Returns a text that differs between datasets whose elements have other positions, after the version of
+    /// the comparison.
+    fn positions_digest(&self) -> PyResult<String> {
+        let digest = positions_digest(&self.definition()?, python::NAME).map_err(failure::dataset)?;
+        Ok(format!("{POSITIONS_DIGEST_VERSION}-{digest:016x}"))
     }
 
     /// Returns the dataset of a definition.

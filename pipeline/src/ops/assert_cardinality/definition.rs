@@ -31,6 +31,10 @@ impl Operation for AssertCardinality {
         encoded(self)
     }
 
+    fn deciding_params(&self) -> Result<Option<Vec<u8>>, GraphError> {
+        Ok(None)
+    }
+
     fn cardinality(&self, _: &Given<'_>) -> Result<Cardinality, AnalysisError> {
         Ok(declared(self.count, self.count.is_none()))
     }

@@ -43,6 +43,10 @@ impl Operation for Cache {
         encoded(self)
     }
 
+    fn deciding_params(&self) -> Result<Option<Vec<u8>>, GraphError> {
+        Ok(None)
+    }
+
     fn check(&self, _: usize) -> Result<(), String> {
         match &self.path {
             Some(path) => check_name("path", path),

@@ -42,6 +42,11 @@ impl Operation for Chunks {
         encoded(self)
     }
 
+    fn deciding_params(&self) -> Result<Option<Vec<u8>>, GraphError> {
+        // The chunks are the same wherever they are saved, and while the number of chunks is still unknown.
+        Ok(Some(Vec::new()))
+    }
+
     fn arity(&self) -> RangeInclusive<usize> {
         0..=0
     }

@@ -46,6 +46,16 @@ impl Operation for Files {
         encoded(self)
     }
 
+    fn deciding_params(&self) -> Result<Option<Vec<u8>>, GraphError> {
+        // The same files may have other paths on another cluster.
+        let pattern = String::new();
+        encoded(&Files {
+            pattern,
+            ..self.clone()
+        })
+        .map(Some)
+    }
+
     fn arity(&self) -> RangeInclusive<usize> {
         0..=0
     }

@@ -30,6 +30,10 @@ impl Operation for Filter {
         self.0.registered_name()
     }
 
+    fn params_mut(&mut self, name: &str) -> Option<&mut Params> {
+        self.0.params_mut(name)
+    }
+
     fn calls_in_turn(&self) -> bool {
         matches!(self.0, Predicate::Registered(_))
     }

@@ -43,6 +43,10 @@ impl Operation for Map {
         }
     }
 
+    fn deciding_params(&self) -> Result<Option<Vec<u8>>, GraphError> {
+        Ok(None)
+    }
+
     fn schedule(&self) -> Option<Schedule> {
         Some(self.schedule)
     }

@@ -19,6 +19,10 @@ impl Operation for Options {
         encoded(self)
     }
 
+    fn deciding_params(&self) -> Result<Option<Vec<u8>>, GraphError> {
+        Ok(None)
+    }
+
     fn options(&self) -> Option<&Options> {
         Some(self)
     }

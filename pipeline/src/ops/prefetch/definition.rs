@@ -31,6 +31,10 @@ impl Operation for Prefetch {
         encoded(self)
     }
 
+    fn deciding_params(&self) -> Result<Option<Vec<u8>>, GraphError> {
+        Ok(None)
+    }
+
     fn check(&self, _: usize) -> Result<(), String> {
         if self.buffer == u64::from(AUTO) {
             return Ok(());

@@ -91,6 +91,11 @@ impl Operation for Snapshot {
         })
     }
 
+    fn deciding_params(&self) -> Result<Option<Vec<u8>>, GraphError> {
+        // The path differs between machines.
+        Ok(Some(Vec::new()))
+    }
+
     fn graphs(&self) -> SmallVec<[(&Graph, Role); 1]> {
         let shard = self.shard.iter().map(|graph| (graph, Role::Value));
         let reader = self.reader.iter().map(|graph| (graph, Role::Function));

@@ -27,6 +27,10 @@ impl Operation for Statistics {
         encoded(self)
     }
 
+    fn deciding_params(&self) -> Result<Option<Vec<u8>>, GraphError> {
+        Ok(None)
+    }
+
     fn check(&self, _: usize) -> Result<(), String> {
         check_name("name", &self.name)
     }
