@@ -23,6 +23,7 @@ mod local;
 mod local_elements;
 mod local_reader;
 mod metadata;
+mod pack_size;
 mod planner;
 mod request;
 mod serve;

@@ -22,20 +22,11 @@ use millstream_pipeline::exec::{
 use millstream_pipeline::graph::Graph;
 use parking_lot::Mutex;
 
+use crate::pack_size::{PACK_ELEMENTS_MAX, PackSize};
 use crate::service_reader;
 
 /// The maximum number of packs in the queue.
 const PACKS_AHEAD: usize = 2;
-
-/// The maximum number of elements in one pack.
-const PACK_ELEMENTS_MAX: usize = 128;
-
-/// The size of a pack of small elements, in bytes. A caller that keeps one element keeps the whole pack in
-/// memory.
-const PACK_BYTES: usize = 64 << 10;
-
-/// The time for one pack after which the next pack gets fewer elements.
-const PACK_TIME_MAX: Duration = Duration::from_millis(2);
 
 /// The bytes of reused memory. Packs beyond this limit are allocated on the heap.
 const POOL_BYTES: usize = 256 << 20;
@@ -305,13 +296,14 @@ fn produce(
     let layout = Layout::new(executor.spec().clone())
         .map_err(|error| ExecError::new(ErrorKind::Caller, "local", error.to_string()))?;
     let memory = Spill(Memory::new(POOL_BYTES));
-    let (mut elements, mut bytes) = (1, first_bytes(&layout));
+    let mut size = PackSize::first(&layout);
     loop {
-        let (mut writer, open) = PackWriter::open(&memory, bytes, elements)
+        let (mut writer, open) = PackWriter::open(&memory, size.bytes, size.elements)
             .map_err(|error: AllocError| ExecError::new(ErrorKind::Resource, "local", error.to_string()))?;
         let begun = Instant::now();
-        let written = executor.write(&layout, &mut writer, elements);
+        let written = executor.write(&layout, &mut writer, size.elements);
         let took = begun.elapsed();
+        let begun = Instant::now();
         // The elements before a failure are sent before the failure.
         if let Some(pack) = open.take(PACK_ELEMENTS_MAX, u64::MAX) {
             let layout = layout.clone();
@@ -323,12 +315,15 @@ fn produce(
                 return Ok(());
             }
         }
+        let waited = begun.elapsed();
         match written.map(|filled| filled.stop) {
             Ok(Stop::End) => return Ok(()),
-            Ok(Stop::Full { needed_bytes }) => bytes = bytes.max(needed_bytes),
+            Ok(Stop::Full { needed_bytes }) => {
+                size.bytes = size.bytes.max(needed_bytes);
+                size.adapt(took, waited, false);
+            }
             Ok(Stop::Limit) if asked.is_some() => {}
-            Ok(Stop::Limit) if took > PACK_TIME_MAX => elements = 1,
-            Ok(Stop::Limit) => elements = (2 * elements).min(PACK_ELEMENTS_MAX),
+            Ok(Stop::Limit) => size.adapt(took, waited, true),
             Err(error) if executor.continues_after(&error) => {
                 if ready.send(Err(error)).is_err() || !is_wanted() {
                     return Ok(());
@@ -337,16 +332,6 @@ fn produce(
             Err(error) => return Err(error),
         }
     }
-}
-
-/// Returns the size of the first pack in bytes: room for one element, or for several small elements.
-fn first_bytes(layout: &Layout) -> usize {
-    let one = layout
-        .is_static()
-        .then(|| layout.element_bytes(&[], 0).ok())
-        .flatten();
-    // Each element begins at an aligned offset.
-    one.map_or(PACK_BYTES, |one| one.max(PACK_BYTES))
 }
 
 /// Memory that is reused, with the heap as the fallback when all of it is in use.

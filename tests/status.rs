@@ -13,7 +13,7 @@ use millstream::exactly_once::{ExactReader, ExactTerms};
 use millstream::pipeline::exec::{Functions, PreparedMap};
 use millstream::pipeline::graph::{Dataset, Params};
 
-use crate::support::cluster::{Cluster, number};
+use crate::support::cluster::{Cluster, number, numbers};
 use crate::support::links::Mechanism;
 use crate::support::process::{finish, millstream};
 use crate::support::{eventually, watched};
@@ -210,5 +210,28 @@ fn early_elements_are_not_yet_the_trainers() {
         });
         canceller.cancel();
         reading.join().expect("no panic");
+    });
+}
+
+/// C11.1
+#[test]
+fn a_wait_that_is_given_up_ends() {
+    watched("a given-up wait", || {
+        let is_released = Arc::new(AtomicBool::new(false));
+        let cluster = Cluster::start(Mechanism::Quic, vec![stopped_at_first(is_released.clone())]);
+        let mut reader = cluster.read(endless_work(), Policy::Dynamic, MaxOutstanding::Elements(4));
+        let waits = |cluster: &Cluster| {
+            let waiting = only(cluster).clients[0].waiting;
+            waiting.is_some_and(|waiting| waiting > 0.0)
+        };
+        eventually("a wait", &true, || {
+            assert!(reader.wait_element(Duration::from_millis(20)).is_pending());
+            waits(&cluster)
+        });
+        reader.end_wait();
+        eventually("a wait after its end", &false, || waits(&cluster));
+        is_released.store(true, Ordering::Relaxed);
+        let first = reader.next_element().expect("the reader proceeds");
+        assert_eq!(first.map(|element| numbers(&element)), Some(vec![0]));
     });
 }

@@ -106,13 +106,18 @@ struct Reading {
 /// Computes the pace from successive readings of a meter.
 #[derive(Debug, Default)]
 pub(crate) struct PaceGauge {
+    /// The latest reading that found new elements.
     before: Option<Reading>,
+    /// The reading of that kind before `before`.
+    earlier: Option<Reading>,
     element_ns: Option<u64>,
 }
 
 impl PaceGauge {
-    /// Returns the pace since the last reading that found new elements. Returns `None` before the user has
-    /// read an element or waited.
+    /// Returns the pace of the user. Returns `None` before the user has read an element or waited.
+    ///
+    /// The time for an element is that since the reading before the latest one that found new elements. If a
+    /// reading divides the elements of one step of the user, the second part therefore does not count alone.
     pub(crate) fn pace(&mut self, meter: &PaceMeter, now: Instant) -> Option<Pace> {
         let reading = meter.read(now);
         let elements = reading.elements;
@@ -125,14 +130,12 @@ impl PaceGauge {
             });
         }
         let before = self.before.unwrap_or_default();
-        let fresh = elements.saturating_sub(before.elements);
-        let waited_ns = reading.waited_ns.saturating_sub(before.waited_ns);
-        let own_ns = reading
-            .at_ns
-            .saturating_sub(before.at_ns)
-            .saturating_sub(waited_ns);
-        if let Some(element_ns) = own_ns.checked_div(fresh) {
-            self.element_ns = Some(element_ns.max(1));
+        if elements > before.elements {
+            let base = self.earlier.replace(before).unwrap_or(before);
+            let waited_ns = reading.waited_ns.saturating_sub(base.waited_ns);
+            let own_ns = reading.at_ns.saturating_sub(base.at_ns).saturating_sub(waited_ns);
+            let fresh = elements.saturating_sub(base.elements).max(1);
+            self.element_ns = Some((own_ns / fresh).max(1));
             self.before = Some(reading);
         }
         Some(Pace {
@@ -176,14 +179,32 @@ mod tests {
         meter.note_elements(110);
         meter.note_wait(now + SECOND / 10);
         now += SECOND;
-        assert_eq!(gauge.pace(&meter, now), expected(110, 10_000_000, 1650));
+        assert_eq!(gauge.pace(&meter, now), expected(110, 3_181_818, 1650));
         // Without new elements the pace stays the same. The wait counts once it has ended.
         now += SECOND;
-        assert_eq!(gauge.pace(&meter, now), expected(110, 10_000_000, 2650));
+        assert_eq!(gauge.pace(&meter, now), expected(110, 3_181_818, 2650));
         meter.note_waited(SECOND * 3 / 4 + SECOND * 19 / 10);
         meter.note_elements(111);
         now += SECOND;
-        assert_eq!(gauge.pace(&meter, now), expected(111, 1_000_000_000, 2650));
+        assert_eq!(gauge.pace(&meter, now), expected(111, 100_000_000, 2650));
+    }
+
+    #[test]
+    fn a_divided_step_counts_as_a_whole() {
+        let (meter, mut gauge) = (PaceMeter::default(), PaceGauge::default());
+        for step in 1..=3 {
+            let start = meter.born + 10 * SECOND * step;
+            // A reading divides the elements that the user takes at the start of a step of ten seconds.
+            for (elements, at) in [(600, start), (1000, start + SECOND)] {
+                meter.note_elements(u64::from(step - 1) * 1000 + elements);
+                let pace = gauge.pace(&meter, at).expect("a pace");
+                let element_ms = pace.element_ns.unwrap_or_default() / 1_000_000;
+                assert!(
+                    (10..=18).contains(&element_ms),
+                    "{pace:?} at {elements} of step {step}"
+                );
+            }
+        }
     }
 
     #[test]

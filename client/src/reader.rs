@@ -261,6 +261,14 @@ impl Reader {
         Poll::Ready(self.hand_over(handover))
     }
 
+    /// Ends a wait in [`Reader::wait_element`] that the caller has given up. Otherwise the reader reports
+    /// that its user waits until the next element arrives.
+    pub fn end_wait(&mut self) {
+        if let Some(since) = self.waiting_since.take() {
+            self.stopwatch.waited(since.elapsed());
+        }
+    }
+
     /// Polls for the next element, for an async caller. Cancel-safe: an element is either returned or stays
     /// in the reader.
     pub fn poll_element(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Element>, ReadError>> {

@@ -121,6 +121,7 @@ class OrderedSteps(Steps):
     def _keep(self, step: int, batch: Any) -> None:
         is_kept = step != self._due and len(self._early) >= self._window
         self._early[step] = (batch, self.elements.keep() if is_kept else None)
+        self.elements.note_buffered(len(self._early))
 
     def _handed(self) -> tuple[int, Any]:
         if not self._is_due_here():
@@ -129,6 +130,7 @@ class OrderedSteps(Steps):
         if self._due is None:
             raise StopIteration
         step, (batch, kept) = self._due, self._early.pop(self._due)
+        self.elements.note_buffered(len(self._early))
         if kept is not None:
             self.elements.let_go(kept)
         self._due = next(self._steps, None)

@@ -107,6 +107,14 @@ impl Supply {
         }
     }
 
+    /// Ends a wait that the caller has given up.
+    fn end_wait(&mut self) {
+        match self {
+            Supply::Service(reader) => reader.end_wait(),
+            Supply::Local(_) | Supply::Later(_) => {}
+        }
+    }
+
     fn stopper(&self) -> Stopper {
         match self {
             Supply::Service(reader) => Stopper::Service(reader.canceller()),
@@ -221,9 +229,10 @@ impl Elements {
             if let Poll::Ready(came) = came {
                 return state.taken(came).map(Poll::Ready);
             }
-            py.check_signals()?;
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return Ok(Poll::Pending);
+            let signal = py.check_signals();
+            if signal.is_err() || deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                state.supply.end_wait();
+                return signal.map(|()| Poll::Pending);
             }
         }
     }
@@ -415,6 +424,16 @@ impl Elements {
         let state = lock(py, self.state.get("iterator")?)?;
         if let Supply::Service(reader) = &state.supply {
             reader.let_go(TaskId(task));
+        }
+        Ok(())
+    }
+
+    /// Records that the caller buffers this number of returned elements for its user, so that the service
+    /// learns the pace of the user. Has no effect for a local dataset.
+    fn note_buffered(&self, py: Python<'_>, elements: usize) -> PyResult<()> {
+        let state = lock(py, self.state.get("iterator")?)?;
+        if let Supply::Service(reader) = &state.supply {
+            reader.note_buffered(elements);
         }
         Ok(())
     }

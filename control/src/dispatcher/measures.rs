@@ -109,7 +109,7 @@ impl Paces {
         };
         let mut producing = BTreeSet::new();
         for iteration in tables.iterations.running() {
-            let mut taken_per_s = 0.0;
+            let (mut taken_per_s, mut usual_per_s) = (0.0, 0.0);
             let clients = tables.clients.of(iteration);
             if !clients.is_empty() {
                 seen.datasets.extend(number_of_dataset(iteration, tables));
@@ -121,6 +121,8 @@ impl Paces {
                     seen.waiting = Some(seen.waiting.unwrap_or(0.0).max(reading.waiting));
                     seen.demand += reading.demand;
                     taken_per_s += reading.rate;
+                    // In most seconds of a long step the user takes nothing, but the workers are needed.
+                    usual_per_s += reading.demand * (1.0 - reading.waiting);
                 }
             }
             seen.rate += taken_per_s;
@@ -137,7 +139,7 @@ impl Paces {
             }
             if tasks > 0 {
                 // Workers that only fill the buffers of a slow reader are not needed.
-                let needed = taken_per_s * time_s / f64::from(tasks);
+                let needed = usual_per_s * time_s / f64::from(tasks);
                 seen.load = Some(seen.load.unwrap_or(0.0) + needed.min(busy));
             }
         }

@@ -314,7 +314,8 @@ fn read_ahead_does_not_count_as_load() {
         .paces
         .observation(&rig.machine.state.tables, rig.now);
     let load = seen.load.unwrap_or_default();
-    assert!((load - 0.1).abs() < 1e-9, "{seen:?}");
+    // The user waits for one percent of its time.
+    assert!((load - 0.1).abs() < 0.002, "{seen:?}");
     rig.pass(6, &[worker], &[client]);
     let seen = rig
         .machine
@@ -326,6 +327,34 @@ fn read_ahead_does_not_count_as_load() {
         (1, 0, None, None),
         "old reports"
     );
+}
+
+/// C11.5
+#[test]
+fn workers_of_a_long_step_are_loaded() {
+    let mut rig = Rig::new();
+    let job = rig.any_job(Policy::Off);
+    let worker = rig.worker(1, "one:1");
+    let client = rig.client(job);
+    let task = rig.tasks(worker)[0];
+    for elements in [1, 2, 2, 2] {
+        rig.pass(1, &[worker], &[client]);
+        // The reader takes an element of 5 s of work in every step of 10 s, and none in the last seconds.
+        rig.paced(worker, &[(task, pace(elements, 5_000_000_000))], &[]);
+        rig.paced(READER, &[], &[(client, pace(elements, 10_000_000_000))]);
+    }
+    let busy = Pace {
+        busy_ms: 2_000,
+        ..pace(2, 5_000_000_000)
+    };
+    rig.pass(1, &[worker], &[client]);
+    rig.paced(worker, &[(task, busy)], &[]);
+    let seen = rig
+        .machine
+        .state
+        .paces
+        .observation(&rig.machine.state.tables, rig.now);
+    assert_eq!((seen.rate, seen.load), (0.0, Some(0.5)), "{seen:?}");
 }
 
 /// C11.5
