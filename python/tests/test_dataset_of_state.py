@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-import millstream as ms
 import pytest
-from millstream.errors import InvalidArgumentError
 
+import millstream as ms
+from millstream.errors import InvalidArgumentError
 
 SPEC = ms.TensorSpec([], "int64")
 
@@ -93,9 +93,7 @@ def test_a_state_without_its_dataset_is_accepted() -> None:
 
 def test_states_of_different_datasets_are_not_joined() -> None:
     with ms.local(workers=1, inline=True) as service:
-        states = []
-        for rank, remainder in enumerate((0, 1)):
-            dataset = numbers().filter(lambda n: n % 2 == remainder).batch(8)
-            states.append(state_after(dataset, service, 5, dp_rank=rank, dp_size=2))
+        datasets = numbers().filter(lambda n: n % 2 == 0), numbers().filter(lambda n: n % 2 == 1)
+        states = [state_after(dataset.batch(8), service, 5, dp_rank=rank, dp_size=2) for rank, dataset in enumerate(datasets)]
         with pytest.raises(InvalidArgumentError, match="different epochs, seeds, datasets or versions"):
             ms.joined_states(states, 3)

@@ -15,8 +15,8 @@ use crate::console::note;
 pub(crate) struct AdminFlags {
     /// Opens an admin port for HTTP at this address: metrics for Prometheus, probes, and the status as JSON.
     /// The port of a dispatcher also has a page that shows whether training waits for data, and why. Nothing
-    /// can be changed there.
-    #[arg(long, value_name = "IP:PORT")]
+    /// can be changed there. The last one of several addresses counts.
+    #[arg(long, value_name = "IP:PORT", overrides_with = "admin")]
     pub(crate) admin: Option<SocketAddr>,
     /// The file with the token that requests to the admin port must present. An address beyond loopback needs
     /// it. The connection is not encrypted.
