@@ -2,6 +2,7 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 /// The readers and workers of a service at one moment. An average is `None` while nobody has reported it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -25,6 +26,9 @@ pub(crate) struct Observation {
     pub(crate) rate: f64,
     /// The elements that all readers would take in a second if none of them waited.
     pub(crate) demand: f64,
+    /// The longest time that a user works on an element. For a user that takes one element in each step, this
+    /// is the length of the steps.
+    pub(crate) step: Duration,
     /// The number of workers that would satisfy the demand at the present pace of a worker.
     pub(crate) estimate: Option<u64>,
 }

@@ -36,6 +36,9 @@ const WAITING_MAX: f64 = 0.99;
 const UNDO_WITHIN: Duration = Duration::from_secs(120);
 /// The time without an element or a wait after which readers count as paused, for example by an evaluation.
 const PAUSED_AFTER: Duration = Duration::from_secs(30);
+/// The turns of the readers for which new workers must produce elements before the policy judges their
+/// effect.
+const SETTLE_TURNS: u32 = 3;
 /// The warm-ups after which the policy decides although workers come and go.
 const WARM_UPS_MAX: u32 = 3;
 
@@ -206,7 +209,8 @@ impl ScalingPolicy {
         if self.readers.are_restarting(now) && seen.producing < trial.producing() {
             return;
         }
-        let outcome = trial.judge(now, seen, &self.averages, self.config.settle);
+        let settle = self.config.settle.max(SETTLE_TURNS * self.averages.turn(seen));
+        let outcome = trial.judge(now, seen, &self.averages, settle);
         let from = trial.from;
         match outcome {
             Outcome::Open => return,
@@ -232,7 +236,8 @@ impl ScalingPolicy {
         }
         self.calm = None;
         let since = *self.waiting_since.get_or_insert(now);
-        if now.saturating_sub(since) < UP_AFTER {
+        let is_short = now.saturating_sub(since) < UP_AFTER;
+        if is_short || self.averages.age(now) < self.averages.turn(seen) {
             return true;
         }
         if let Some(lowered) = self.lowered.take()
@@ -285,7 +290,7 @@ impl ScalingPolicy {
             self.calm = None;
             return;
         };
-        let is_paused = paused >= PAUSED_AFTER;
+        let is_paused = paused >= PAUSED_AFTER.max(2 * self.averages.turn(seen));
         if is_paused || waiting > WAITING_LOW || load >= LOAD_HIGH * wanted as f64 {
             self.calm = None;
             return;

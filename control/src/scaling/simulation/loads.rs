@@ -85,3 +85,63 @@ fn missing_supply_delays_no_step_down() {
     world.pass(32 + 60 + 60 + 70);
     assert_eq!(world.wanted(), 2, "{:?}", world.history);
 }
+
+fn in_steps(demand: f64, step_s: f64) -> Model {
+    Model {
+        demand,
+        step_s,
+        ..Model::default()
+    }
+}
+
+#[test]
+fn long_steps_keep_the_needed_workers() {
+    for step_s in [2.0, 5.0, 10.0, 30.0] {
+        // The readers need 3.5 workers.
+        let mut world = World::new(in_steps(175.0, step_s), 4);
+        world.pass(1200);
+        let history = &world.history;
+        assert!(history.iter().all(|wanted| *wanted == 4), "{step_s}: {history:?}");
+    }
+}
+
+#[test]
+fn waits_in_long_steps_start_workers() {
+    for step_s in [2.0, 5.0, 10.0, 30.0] {
+        let mut world = World::new(in_steps(500.0, step_s), 2);
+        world.pass(240);
+        let needed = world.model.needed();
+        assert!(
+            (needed..=needed * 5 / 4 + 1).contains(&world.wanted()),
+            "{step_s}: {:?}",
+            world.history
+        );
+        world.pass(1200);
+        assert!(world.reversals(0) <= 1, "{step_s}: {:?}", world.history);
+    }
+}
+
+#[test]
+fn short_waits_in_steps_start_no_worker() {
+    for step_s in [2.0, 10.0, 30.0] {
+        // The readers wait for 6.5 % of their time.
+        let mut world = World::new(in_steps(107.0, step_s), 2);
+        world.pass(1200);
+        let history = &world.history;
+        assert!(history.iter().all(|wanted| *wanted == 2), "{step_s}: {history:?}");
+    }
+}
+
+#[test]
+fn long_steps_on_slow_storage_stop_growing() {
+    for step_s in [2.0, 5.0, 10.0, 30.0] {
+        let model = Model {
+            store: 100.0,
+            ..in_steps(200.0, step_s)
+        };
+        let mut world = World::new(model, 2);
+        world.pass(3600);
+        let most = world.history.iter().copied().max().unwrap_or_default();
+        assert!(most <= 8, "{step_s}: {:?}", world.history);
+    }
+}

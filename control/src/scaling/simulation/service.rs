@@ -35,6 +35,9 @@ pub(super) struct Model {
     pub(super) dataset: u64,
     /// The seconds of an epoch, and the seconds without a reader after it.
     pub(super) epochs: Option<(u64, u64)>,
+    /// The seconds of a step of the readers, which take all elements of a step at its start; 0 if they take
+    /// elements continuously.
+    pub(super) step_s: f64,
     /// The factor of the busy time that workers report. Workers with full buffers report too little.
     pub(super) reported_load: f64,
     /// The largest relative error of a report.
@@ -53,6 +56,7 @@ impl Default for Model {
             tasks_max: u64::MAX,
             dataset: 0,
             epochs: None,
+            step_s: 0.0,
             reported_load: 1.0,
             noise: 0.0,
         }
@@ -88,7 +92,28 @@ impl Model {
             .is_some_and(|(epoch, pause)| second.is_multiple_of(epoch + pause))
     }
 
-    pub(super) fn observe(&self, workers: u64, producing: u64, chance: &mut Chance) -> Observation {
+    /// Returns the share of a second in which the readers wait. Also returns the factor of the rate in this
+    /// second, if they take `made` elements in a second on average.
+    fn within_a_step(&self, second: u64, made: f64) -> (f64, f64) {
+        let demand = self.readers as f64 * self.demand;
+        if self.step_s == 0.0 || made == 0.0 {
+            return (1.0 - made / demand, 1.0);
+        }
+        let period_s = self.step_s * demand / made;
+        let until = second as f64;
+        let waited = |until: f64| {
+            let within = until % period_s;
+            (until / period_s).floor() * (period_s - self.step_s) + (within - self.step_s).max(0.0)
+        };
+        let steps = (until / period_s).floor() - ((until - 1.0) / period_s).floor();
+        (waited(until) - waited(until - 1.0), steps * period_s)
+    }
+
+    pub(super) fn observe(
+        &self,
+        (second, workers, producing): (u64, u64, u64),
+        chance: &mut Chance,
+    ) -> Observation {
         let mut noisy =
             |value: f64| value * (1.0 + self.noise * (chance.within(0..2001) as f64 / 1000.0 - 1.0));
         let demand = self.readers as f64 * self.demand;
@@ -96,6 +121,12 @@ impl Model {
         let made = if self.is_paused { 0.0 } else { made };
         let is_reported = producing > 0 && self.readers > 0;
         let pace = self.pace.min(self.store / producing.max(1) as f64);
+        let (waiting, burst) = self.within_a_step(second, made);
+        let used = if self.step_s > 0.0 {
+            demand * (1.0 - waiting)
+        } else {
+            made
+        };
         Observation {
             readers: self.readers,
             datasets: (self.readers > 0).then_some(self.dataset).into_iter().collect(),
@@ -103,11 +134,12 @@ impl Model {
             producing: if self.readers > 0 { producing } else { 0 },
             is_starting: self.readers > 0 && producing == 0 && !self.is_paused,
             waiting: is_reported.then(|| {
-                let waiting = noisy(1.0 - made / demand).clamp(0.0, 1.0);
+                let waiting = noisy(waiting).clamp(0.0, 1.0);
                 if self.is_paused { 0.0 } else { waiting }
             }),
-            load: is_reported.then(|| noisy(made / pace * self.reported_load).min(producing as f64)),
-            rate: noisy(made),
+            load: is_reported.then(|| noisy(used / pace * self.reported_load).min(producing as f64)),
+            rate: noisy(made * burst),
+            step: Duration::from_secs_f64(self.step_s),
             demand: noisy(demand),
             estimate: is_reported.then(|| noisy(demand / pace).ceil() as u64),
         }
@@ -163,7 +195,8 @@ impl World {
         } else {
             since(PRODUCE_S).min(model.tasks_max)
         };
-        let seen = model.observe(since(START_S), producing, &mut self.chance);
+        let numbers = (self.now_s, since(START_S), producing);
+        let seen = model.observe(numbers, &mut self.chance);
         let wanted = self.policy.step(Duration::from_secs(self.now_s), &seen);
         self.history.extend(wanted.map(|wanted| wanted.workers));
     }
