@@ -278,7 +278,9 @@ class ExactLoading(StreamLoading):
                 raise InvalidArgumentError(f"the state has {name} {state.get(name)!r}, this loader {mine!r}{advice}")
         if state["trainer"] not in (None, self._rank.dp_rank):
             raise InvalidArgumentError(f"the state belongs to trainer {state['trainer']}, this is trainer {self._rank.dp_rank}: use its own state")
-        if differs(state.get("dataset"), self._dataset_digest()):
+        # The next epoch may have another dataset, and the start of an epoch has no position.
+        has_position = step > 0 and not state["finished"]
+        if has_position and differs(state.get("dataset"), self._dataset_digest()):
             raise InvalidArgumentError(
                 "the state belongs to a dataset with another source, or with other operations that decide the order of elements, so its position stands "
                 "for other elements here: load it with the dataset for which it was saved. To load it anyway, remove its entries 'dataset' and 'checksum'"

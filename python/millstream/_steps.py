@@ -129,8 +129,8 @@ class OrderedSteps(Steps):
             self._due = min(self._early, default=None)
         if self._due is None:
             raise StopIteration
+        self.elements.note_buffered(len(self._early) - 1)
         step, (batch, kept) = self._due, self._early.pop(self._due)
-        self.elements.note_buffered(len(self._early))
         if kept is not None:
             self.elements.let_go(kept)
         self._due = next(self._steps, None)

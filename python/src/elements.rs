@@ -225,7 +225,11 @@ impl Elements {
             let supply = &mut state.supply;
             let came = py.detach(|| supply.wait_element());
             // Notices from before the element or the end are emitted first.
-            notices::say(py)?;
+            let said = notices::say(py);
+            if said.is_err() && came.is_pending() {
+                state.supply.end_wait();
+            }
+            said?;
             if let Poll::Ready(came) = came {
                 return state.taken(came).map(Poll::Ready);
             }

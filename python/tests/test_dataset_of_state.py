@@ -81,6 +81,24 @@ def test_other_data_of_the_same_length_is_refused() -> None:
             other.load_state_dict(state)
 
 
+def test_the_next_epoch_may_have_another_dataset() -> None:
+    with ms.local(workers=1, inline=True) as service:
+        reading = loader(numbers().shuffle(100).batch(8), service)
+        begun, batches = reading.state_dict(), list(reading)
+        for state in (begun, reading.state_dict()):
+            other = loader(numbers().shuffle(1000).batch(8), service)
+            other.load_state_dict(state)
+            assert len(list(other)) == len(batches)
+
+
+def test_lists_of_moved_files_are_accepted() -> None:
+    with ms.local(workers=1, inline=True) as service:
+        one, other = (ms.Dataset.from_tensor_slices([f"/{folder}/{name}" for name in range(6)]).batch(2) for folder in ("data", "moved"))
+        moved = loader(other, service)
+        moved.load_state_dict(state_after(one, service, 2))
+        assert len(list(moved)) == 1
+
+
 def test_a_state_without_its_dataset_is_accepted() -> None:
     """The advice of the error, and states of earlier versions."""
     with ms.local(workers=1, inline=True) as service:

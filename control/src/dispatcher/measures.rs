@@ -4,7 +4,6 @@
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::time::Duration;
 
 use super::estimate;
 use super::moment::Moment;
@@ -121,8 +120,7 @@ impl Paces {
                 if let Some(reading) = self.reading_of(client, now) {
                     seen.waiting = Some(seen.waiting.unwrap_or(0.0).max(reading.waiting));
                     seen.demand += reading.demand;
-                    let step = Duration::try_from_secs_f64(1.0 / reading.demand);
-                    seen.step = seen.step.max(step.unwrap_or(Duration::MAX));
+                    seen.step = seen.step.max(reading.step);
                     taken_per_s += reading.rate;
                     // In most seconds of a long step the user takes nothing, but the workers are needed.
                     usual_per_s += reading.demand * (1.0 - reading.waiting);

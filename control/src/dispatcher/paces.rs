@@ -38,6 +38,8 @@ pub(super) struct Paces {
 struct Reported {
     pace: Pace,
     at: Moment,
+    /// The time of the latest report of a further element or wait.
+    active_at: Moment,
     /// The elements per second between the last two reports.
     rate: f64,
     /// The share of the time between the last two reports in which a client's user waited. `None` after the
@@ -57,6 +59,9 @@ pub(super) struct Reading {
     pub(super) rate: f64,
     /// The elements that the user would take in a second without waiting.
     pub(super) demand: f64,
+    /// The user's time for an element; zero for a user that has neither taken an element nor waited for a
+    /// longer time.
+    pub(super) step: Duration,
 }
 
 /// The figures of a task that has produced elements.
@@ -69,6 +74,11 @@ pub(super) struct Working {
 }
 
 impl Reported {
+    /// Returns whether the user has taken an element or waited within two of its steps.
+    fn is_active(&self, now: Moment, step: Duration) -> bool {
+        now.saturating_sub(self.active_at) <= step.saturating_mul(2) + STALE
+    }
+
     fn is_fresh(&self, now: Moment) -> bool {
         now.saturating_sub(self.at) <= STALE
     }
@@ -77,6 +87,7 @@ impl Reported {
         let mut reported = Reported {
             pace,
             at: now,
+            active_at: before.map_or(now, |before| before.active_at),
             rate: before.map_or(0.0, |before| before.rate),
             waiting: before.and_then(|before| before.waiting),
             busy: before.and_then(|before| before.busy),
@@ -88,6 +99,9 @@ impl Reported {
                 let share = |now_ms: u64, before_ms: u64| {
                     (now_ms.saturating_sub(before_ms) as f64 / 1000.0 / seconds).min(1.0)
                 };
+                if elements > 0 || pace.waited_ms > before.pace.waited_ms {
+                    reported.active_at = now;
+                }
                 reported.rate = elements as f64 / seconds;
                 reported.waiting = Some(share(pace.waited_ms, before.pace.waited_ms));
                 reported.busy = (pace.busy_ms > 0).then(|| share(pace.busy_ms, before.pace.busy_ms));
@@ -196,6 +210,10 @@ impl Paces {
             waiting: reported.waiting?,
             rate: reported.rate,
             demand: 1.0 / time.as_secs_f64(),
+            step: match reported.is_active(now, time) {
+                true => time,
+                false => Duration::ZERO,
+            },
         })
     }
 

@@ -68,7 +68,12 @@ impl Smoothed {
 
     /// Returns the time of a turn of the readers: a step, and the wait after it. In a long turn a user waits
     /// at the end, and not in the seconds before.
+    ///
+    /// Returns zero for shorter steps than [`LONG_STEP`], because each second has many of them.
     pub(super) fn turn(&self, seen: &Observation) -> Duration {
+        if seen.step < LONG_STEP {
+            return Duration::ZERO;
+        }
         let served = 1.0 - self.waiting.unwrap_or(0.0);
         let turn = Duration::try_from_secs_f64(seen.step.as_secs_f64() / served);
         turn.unwrap_or(TURN_MAX).min(TURN_MAX)

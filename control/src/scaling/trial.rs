@@ -84,11 +84,7 @@ impl Trial {
         let is_overdue = steady_for >= settle * PARTIAL_SETTLES;
         let is_partial = seen.producing > self.from && is_overdue;
         if is_complete || is_partial {
-            return if self.has_helped(seen, averages) {
-                Outcome::Helped
-            } else {
-                Outcome::NoHelp
-            };
+            return self.verdict(seen, averages);
         }
         // Readers that are served without the new workers need no verdict.
         if is_overdue && 1.0 - progress(averages) < SERVED {
@@ -97,11 +93,22 @@ impl Trial {
         if now.saturating_sub(self.begun) < TRIAL_MAX {
             return Outcome::Open;
         }
+        if seen.producing > self.from {
+            return self.verdict(seen, averages);
+        }
         // Workers that live and get nothing to produce do not help.
         if seen.workers >= self.goal {
             Outcome::NoHelp
         } else {
             Outcome::Void
+        }
+    }
+
+    fn verdict(&self, seen: &Observation, averages: &Smoothed) -> Outcome {
+        if self.has_helped(seen, averages) {
+            Outcome::Helped
+        } else {
+            Outcome::NoHelp
         }
     }
 

@@ -33,6 +33,17 @@ pub struct ConstantTensor {
     pub items: Vec<minicbor::bytes::ByteVec>,
 }
 
+impl Constant {
+    /// Returns the constant without the contents of its strings, which are often paths.
+    pub(crate) fn without_texts(&self) -> Constant {
+        let mut constant = self.clone();
+        for item in constant.tensors.iter_mut().flat_map(|tensor| &mut tensor.items) {
+            *item = Vec::new().into();
+        }
+        constant
+    }
+}
+
 impl ConstantTensor {
     /// Makes a tensor of fixed-size items from their little-endian bytes.
     pub fn fixed(bytes: impl Into<Vec<u8>>) -> ConstantTensor {

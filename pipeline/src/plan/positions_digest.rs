@@ -7,7 +7,7 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use crate::exec::random::{digest_of, mix};
-use crate::graph::{Graph, GraphError, Node};
+use crate::graph::{Graph, GraphError, Node, Role};
 
 /// The version of the digest. Digests of different versions cannot be compared.
 pub const POSITIONS_DIGEST_VERSION: u32 = 1;
@@ -22,25 +22,32 @@ pub fn positions_digest(graph: &Graph, code: &str) -> Result<u64, GraphError> {
 }
 
 fn digest(graph: &Graph) -> Result<u64, GraphError> {
+    // Each split is one file, so a cycle over files has one member, whatever its length.
+    let is_by_file = graph.nodes().iter().any(|node| node.op.name() == "files");
     let mut digests: Vec<u64> = Vec::with_capacity(graph.nodes().len());
     for node in graph.nodes() {
         let inputs: Vec<u64> = node.inputs.iter().map(|at| digests[*at as usize]).collect();
-        digests.push(digest_of_node(node, &inputs)?);
+        digests.push(digest_of_node(node, &inputs, is_by_file)?);
     }
     let root = digests.last().copied().unwrap_or_default();
     Ok(mix(root, graph.split_size().unwrap_or_default()))
 }
 
-fn digest_of_node(node: &Node, inputs: &[u64]) -> Result<u64, GraphError> {
+fn digest_of_node(node: &Node, inputs: &[u64], is_by_file: bool) -> Result<u64, GraphError> {
     let Some(params) = node.op.deciding_params()? else {
         return Ok(inputs.first().copied().unwrap_or_default());
     };
     let mut found = mix(digest_of(node.op.name().as_bytes()), digest_of(&params));
-    if let Some(cycle) = node.op.cycle() {
+    if let Some(cycle) = node.op.cycle().filter(|_| !is_by_file) {
         found = mix(found, mix(cycle.length, cycle.block));
     }
-    for (graph, _) in node.op.graphs() {
-        found = mix(found, digest(graph)?);
+    for (graph, role) in node.op.graphs() {
+        let of_graph = match role {
+            Role::Dataset | Role::Function => digest(graph)?,
+            // The value decides, for example as the key of a group.
+            Role::Value => digest_of(&graph.to_bytes()?),
+        };
+        found = mix(found, of_graph);
     }
     Ok(inputs.iter().fold(found, |found, input| mix(found, *input)))
 }
@@ -49,8 +56,10 @@ fn digest_of_node(node: &Node, inputs: &[u64]) -> Result<u64, GraphError> {
 mod tests {
     use std::collections::BTreeSet;
 
+    use millstream_element::{Dtype, ElementSpec, TensorSpec};
+
     use super::*;
-    use crate::graph::{Dataset, Params, col};
+    use crate::graph::{ConstantTensor, Dataset, Params, col};
 
     fn digest(dataset: Dataset) -> u64 {
         let graph = dataset.graph().expect("valid");
@@ -105,6 +114,20 @@ mod tests {
     fn paths_do_not_count() {
         let read = |pattern: &str| digest(Dataset::files(pattern).batch(8, false));
         assert_eq!(read("/data/*.txt"), read("s3://bucket/*.txt"));
+        let listed = |names: &[&str]| {
+            let count = names.len() as u64;
+            let spec = ElementSpec::single(TensorSpec::fixed(Dtype::String, &[count])).expect("a spec");
+            let tensors = vec![ConstantTensor::items(names.iter().copied())];
+            digest(Dataset::tensor_slices(spec, tensors).batch(8, false))
+        };
+        assert_eq!(listed(&["/data/1", "/data/2"]), listed(&["/moved/1", "/moved/2"]));
+        assert_ne!(listed(&["/data/1", "/data/2"]), listed(&["/data/1"]));
+    }
+
+    #[test]
+    fn cycles_over_files_do_not_count() {
+        let read = |length| digest(Dataset::files("/data/*").interleave(length, 1, |x| x.batch(2, false)));
+        assert_eq!(read(2), read(64), "the default is the number of processors");
     }
 
     /// A changed digest would refuse the states of earlier versions. A change that is meant needs another

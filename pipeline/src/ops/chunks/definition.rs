@@ -43,8 +43,14 @@ impl Operation for Chunks {
     }
 
     fn deciding_params(&self) -> Result<Option<Vec<u8>>, GraphError> {
-        // The chunks are the same wherever they are saved, and while the number of chunks is still unknown.
-        Ok(Some(Vec::new()))
+        // The chunks are the same wherever they are saved.
+        let (path, wait_ms) = (String::new(), None);
+        encoded(&Chunks {
+            path,
+            wait_ms,
+            ..*self
+        })
+        .map(Some)
     }
 
     fn arity(&self) -> RangeInclusive<usize> {

@@ -30,6 +30,11 @@ impl Operation for IgnoreErrors {
         encoded(self)
     }
 
+    fn deciding_params(&self) -> Result<Option<Vec<u8>>, GraphError> {
+        // The parameter only decides whether the log has a line for each error.
+        Ok(Some(Vec::new()))
+    }
+
     fn cardinality(&self, given: &Given<'_>) -> Result<Cardinality, AnalysisError> {
         given.count().map(thinned)
     }

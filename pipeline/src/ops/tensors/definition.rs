@@ -34,6 +34,11 @@ impl Operation for Tensors {
         encoded(self)
     }
 
+    fn deciding_params(&self) -> Result<Option<Vec<u8>>, GraphError> {
+        let constant = self.constant.without_texts();
+        encoded(&Tensors { constant }).map(Some)
+    }
+
     fn arity(&self) -> RangeInclusive<usize> {
         0..=0
     }
