@@ -28,7 +28,7 @@ impl Operation for Read {
     }
 
     fn deciding_params(&self) -> Result<Option<Vec<u8>>, GraphError> {
-        // The parameters select columns, or name an example of the files, whose path differs between machines.
+        // The parameters select columns, or name an example of the files. Its path differs between machines.
         Ok(Some(Vec::new()))
     }
 
