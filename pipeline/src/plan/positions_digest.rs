@@ -7,7 +7,7 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use crate::exec::random::{digest_of, mix};
-use crate::graph::{Graph, GraphError, Node, Role};
+use crate::graph::{Files, Graph, GraphError, Node, Role};
 
 /// The version of the digest. Digests of different versions cannot be compared.
 pub const POSITIONS_DIGEST_VERSION: u32 = 1;
@@ -22,34 +22,52 @@ pub fn positions_digest(graph: &Graph, code: &str) -> Result<u64, GraphError> {
 }
 
 fn digest(graph: &Graph) -> Result<u64, GraphError> {
-    // Each split is one file, so a cycle over files has one member, whatever its length.
-    let is_by_file = graph.nodes().iter().any(|node| node.op.name() == "files");
-    let mut digests: Vec<u64> = Vec::with_capacity(graph.nodes().len());
+    let mut found: Vec<Found> = Vec::with_capacity(graph.nodes().len());
     for node in graph.nodes() {
-        let inputs: Vec<u64> = node.inputs.iter().map(|at| digests[*at as usize]).collect();
-        digests.push(digest_of_node(node, &inputs, is_by_file)?);
+        let inputs: Vec<&Found> = node.inputs.iter().map(|at| &found[*at as usize]).collect();
+        let next = Found::of(node, &inputs)?;
+        found.push(next);
     }
-    let root = digests.last().copied().unwrap_or_default();
+    let root = found.last().map_or(0, |root| root.digest);
     Ok(mix(root, graph.split_size().unwrap_or_default()))
 }
 
-fn digest_of_node(node: &Node, inputs: &[u64], is_by_file: bool) -> Result<u64, GraphError> {
-    let Some(params) = node.op.deciding_params()? else {
-        return Ok(inputs.first().copied().unwrap_or_default());
-    };
-    let mut found = mix(digest_of(node.op.name().as_bytes()), digest_of(&params));
-    if let Some(cycle) = node.op.cycle().filter(|_| !is_by_file) {
-        found = mix(found, mix(cycle.length, cycle.block));
-    }
-    for (graph, role) in node.op.graphs() {
-        let of_graph = match role {
-            Role::Dataset | Role::Function => digest(graph)?,
-            // The value decides, for example as the key of a group.
-            Role::Value => digest_of(&graph.to_bytes()?),
+/// A node of a graph.
+struct Found {
+    /// The digest of the node and of the nodes below it.
+    digest: u64,
+    /// Whether the elements are the paths of listed files, of which each split has one.
+    are_files: bool,
+}
+
+impl Found {
+    fn of(node: &Node, inputs: &[&Found]) -> Result<Found, GraphError> {
+        let below = inputs.first().copied();
+        let is_over_files = below.is_some_and(|below| below.are_files);
+        let are_files = node.op.is::<Files>() || (is_over_files && node.op.passes_files());
+        let Some(params) = node.op.deciding_params()? else {
+            let digest = below.map_or(0, |below| below.digest);
+            return Ok(Found { digest, are_files });
         };
-        found = mix(found, of_graph);
+        let mut digest = mix(digest_of(node.op.name().as_bytes()), digest_of(&params));
+        // A cycle over one file has one member, whatever its length. The default length is the number of
+        // processors.
+        if let Some(cycle) = node.op.cycle().filter(|_| !is_over_files) {
+            digest = mix(digest, mix(cycle.length, cycle.block));
+        }
+        for (graph, role) in node.op.graphs() {
+            let of_graph = match role {
+                Role::Dataset | Role::Function => self::digest(graph)?,
+                // The value decides, for example as the key of a group.
+                Role::Value => digest_of(&graph.to_bytes()?),
+            };
+            digest = mix(digest, of_graph);
+        }
+        let digest = inputs
+            .iter()
+            .fold(digest, |digest, input| mix(digest, input.digest));
+        Ok(Found { digest, are_files })
     }
-    Ok(inputs.iter().fold(found, |found, input| mix(found, *input)))
 }
 
 #[cfg(test)]
@@ -91,6 +109,19 @@ mod tests {
     }
 
     #[test]
+    fn keys_and_saved_chunks_count() {
+        let grouped = |divisor: i64| {
+            let key = |x: Dataset| x.map_expr(col("") % divisor);
+            digest(Dataset::range(0, 99, 1).group_by_window(key, 4, |window| window.batch(4, false)))
+        };
+        assert_eq!(grouped(2), grouped(2));
+        assert_ne!(grouped(2), grouped(3));
+        let saved = |path: &str, count| digest(Dataset::chunks(path, Some(count), None));
+        assert_eq!(saved("/one", 9), saved("/moved", 9));
+        assert_ne!(saved("/one", 9), saved("/one", 8));
+    }
+
+    #[test]
     fn operations_on_single_elements_do_not_count() {
         let code = |text: &str| Params::from_bytes(text);
         let filtered = |text: &str| digest(numbers().filter("python", code(text)));
@@ -127,7 +158,12 @@ mod tests {
     #[test]
     fn cycles_over_files_do_not_count() {
         let read = |length| digest(Dataset::files("/data/*").interleave(length, 1, |x| x.batch(2, false)));
-        assert_eq!(read(2), read(64), "the default is the number of processors");
+        assert_eq!(read(2), read(64), "a split has one file");
+        let of_lines = |length| {
+            let lines = Dataset::files("/data/*").flat_map(|x| x.batch(1, false));
+            digest(lines.interleave(length, 1, |x| x.batch(2, false)))
+        };
+        assert_ne!(of_lines(2), of_lines(64), "a split has many lines");
     }
 
     /// A changed digest would refuse the states of earlier versions. A change that is meant needs another
