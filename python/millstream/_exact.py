@@ -280,7 +280,7 @@ class ExactLoading(StreamLoading):
             raise InvalidArgumentError(f"the state belongs to trainer {state['trainer']}, this is trainer {self._rank.dp_rank}: use its own state")
         # The next epoch may have another dataset, and the start of an epoch has no position.
         has_position = step > 0 and not state["finished"]
-        if has_position and differs(state.get("dataset"), self._dataset_digest()):
+        if has_position and _is_of_another(state.get("dataset"), self._dataset_digest()):
             raise InvalidArgumentError(
                 "the state belongs to a dataset with another source, or with other operations that decide the order of elements, so its position stands "
                 "for other elements here: load it with the dataset for which it was saved. To load it anyway, remove its entries 'dataset' and 'checksum'"
@@ -461,8 +461,8 @@ class UnorderedLoading(ExactLoading):
         return UnorderedLoading(self._dataset, terms, self._counts)
 
 
-def differs(saved: str | None, mine: str) -> bool:
-    """Returns whether two digests of datasets differ. Digests of other versions cannot be compared, and early states have none."""
+def _is_of_another(saved: str | None, mine: str) -> bool:
+    """Returns whether a saved digest belongs to another dataset. Digests of other versions cannot be compared, and early states have none."""
     return saved is not None and saved != mine and saved.split("-")[0] == mine.split("-")[0]
 
 
