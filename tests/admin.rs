@@ -372,6 +372,22 @@ fn pages_and_probes_need_no_token() {
     });
 }
 
+/// An overlay of Kubernetes may add an address to the flags of another one.
+#[test]
+fn the_last_admin_address_counts() {
+    watched("two admin addresses", || {
+        let (_, text) = fresh_key();
+        let (unused, admin) = (free_port().to_string(), free_port());
+        let addresses = ["--admin", &unused, "--admin", &admin.to_string()];
+        let _dispatcher = Process::start(
+            &text,
+            &[&["dispatcher", "--bind", "127.0.0.1:0"], &addresses[..]].concat(),
+        );
+        eventually("the last admin port", &true, || TcpStream::connect(admin).is_ok());
+        assert!(TcpStream::connect(unused).is_err());
+    });
+}
+
 #[test]
 fn unsafe_settings_are_refused_with_the_cure() {
     watched("unsafe settings", || {

@@ -13,7 +13,7 @@ use crate::job::Policy;
 use crate::links::{ClientLinks, LinkCounts, NETWORK_REASON_BYTES_MAX};
 use crate::load::WorkerLoad;
 use crate::pace::{BOTTLENECK_BYTES_MAX, Measures, Pace};
-use crate::scaling::ScalingConfig;
+use crate::scaling::{Observation, ScalingConfig};
 use crate::stage::{STAGE_LABEL_BYTES_MAX, STAGES_MAX, StagePace};
 
 fn pace(elements: u64, element_ns: u64) -> Pace {
@@ -33,6 +33,11 @@ impl Rig {
             ..Measures::default()
         };
         self.event(Event::Measured { session, measures });
+    }
+
+    fn observed(&self) -> Observation {
+        let state = &self.machine.state;
+        state.paces.observation(&state.tables, self.now)
     }
 
     fn held_up(&mut self, session: SessionId, task: TaskId, by: &str) {
@@ -308,20 +313,12 @@ fn read_ahead_does_not_count_as_load() {
         rig.paced(worker, &[(task, pace(10 * elements, 10_000_000))], &[]);
         rig.paced(READER, &[], &[(client, pace(elements, 100_000_000))]);
     }
-    let seen = rig
-        .machine
-        .state
-        .paces
-        .observation(&rig.machine.state.tables, rig.now);
+    let seen = rig.observed();
     let load = seen.load.unwrap_or_default();
     // The user waits for one percent of its time.
     assert!((load - 0.1).abs() < 0.002, "{seen:?}");
     rig.pass(6, &[worker], &[client]);
-    let seen = rig
-        .machine
-        .state
-        .paces
-        .observation(&rig.machine.state.tables, rig.now);
+    let seen = rig.observed();
     assert_eq!(
         (seen.readers, seen.producing, seen.load, seen.waiting),
         (1, 0, None, None),
@@ -349,12 +346,35 @@ fn workers_of_a_long_step_are_loaded() {
     };
     rig.pass(1, &[worker], &[client]);
     rig.paced(worker, &[(task, busy)], &[]);
-    let seen = rig
-        .machine
-        .state
-        .paces
-        .observation(&rig.machine.state.tables, rig.now);
+    let seen = rig.observed();
     assert_eq!((seen.rate, seen.load), (0.0, Some(0.5)), "{seen:?}");
+    assert_eq!(seen.step, Duration::from_secs(10));
+}
+
+/// C11.5
+#[test]
+fn idle_readers_make_no_steps() {
+    let mut rig = Rig::new();
+    let job = rig.any_job(Policy::Off);
+    let worker = rig.worker(1, "one:1");
+    let (reads, idles) = (rig.client(job), rig.client(job));
+    for elements in 1..=12 {
+        rig.pass(2, &[worker], &[reads, idles]);
+        // The second reader stays open after two elements, for example that of an evaluation.
+        let paces = [
+            (reads, pace(elements, 1_000_000_000)),
+            (idles, pace(elements.min(2), 4_000_000_000)),
+        ];
+        rig.paced(READER, &[], &paces);
+        if elements == 2 {
+            assert_eq!(rig.observed().step, Duration::from_secs(4));
+        }
+    }
+    assert_eq!(
+        rig.observed().step,
+        Duration::from_secs(1),
+        "twenty seconds later"
+    );
 }
 
 /// C11.5

@@ -94,15 +94,27 @@ fn in_steps(demand: f64, step_s: f64) -> Model {
     }
 }
 
-#[test]
-fn long_steps_keep_the_needed_workers() {
+/// Checks that a service keeps its workers for readers of each length of steps.
+fn keeps_workers(workers: usize, demand: f64) {
     for step_s in [2.0, 5.0, 10.0, 30.0] {
-        // The readers need 3.5 workers.
-        let mut world = World::new(in_steps(175.0, step_s), 4);
+        let mut world = World::new(in_steps(demand, step_s), workers);
         world.pass(1200);
         let history = &world.history;
-        assert!(history.iter().all(|wanted| *wanted == 4), "{step_s}: {history:?}");
+        let is_kept = history.iter().all(|wanted| *wanted == workers as u64);
+        assert!(is_kept, "{step_s}: {history:?}");
     }
+}
+
+#[test]
+fn long_steps_keep_the_needed_workers() {
+    // The readers need 3.5 workers.
+    keeps_workers(4, 175.0);
+}
+
+#[test]
+fn short_waits_in_steps_start_no_worker() {
+    // The readers wait for 6.5 % of their time.
+    keeps_workers(2, 107.0);
 }
 
 #[test]
@@ -122,14 +134,12 @@ fn waits_in_long_steps_start_workers() {
 }
 
 #[test]
-fn short_waits_in_steps_start_no_worker() {
-    for step_s in [2.0, 10.0, 30.0] {
-        // The readers wait for 6.5 % of their time.
-        let mut world = World::new(in_steps(107.0, step_s), 2);
-        world.pass(1200);
-        let history = &world.history;
-        assert!(history.iter().all(|wanted| *wanted == 2), "{step_s}: {history:?}");
-    }
+fn trials_of_long_turns_are_judged_by_effect() {
+    // Three turns of more than a minute are longer than the longest trial. The readers need 2.4 workers.
+    let mut world = World::new(in_steps(120.0, 60.0), 2);
+    world.pass(1800);
+    assert_eq!(world.wanted(), 3, "{:?}", world.history);
+    assert_eq!(world.reversals(0), 0, "{:?}", world.history);
 }
 
 #[test]
