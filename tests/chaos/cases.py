@@ -8,9 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from .exact import (
+    any_order_cut_links,
     any_order_storm,
     any_order_trainers,
     any_order_worker_killed,
+    exactly_once_cut_links,
+    exactly_once_dispatcher_away,
     exactly_once_storm,
     exactly_once_trainers,
     exactly_once_worker_killed,
@@ -121,10 +124,13 @@ CASES: dict[str, Case] = {
         reader_killed,
         dispatcher_and_worker_killed,
         exactly_once_worker_killed,
+        exactly_once_dispatcher_away,
         exactly_once_storm,
+        exactly_once_cut_links,
         exactly_once_trainers,
         any_order_worker_killed,
         any_order_storm,
+        any_order_cut_links,
         any_order_trainers,
         save_storm,
     )

@@ -10,7 +10,7 @@ import itertools
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self
@@ -19,7 +19,9 @@ import millstream as ms
 
 from .exact_reader import Trainer
 from .ledger import Ledger, judge
+from .links import Links
 from .processes import Cluster, Process, wait_for_batches, wait_for_end
+from .proxy import Proxy
 from .round import Round, noticed
 
 #: The number of elements in a round: about 40 seconds of slow work for three workers.
@@ -34,6 +36,12 @@ SETTINGS = ("--liveness-s", str(LIVENESS_S))
 STORM_S = 4.0
 #: The maximum seconds between a kill of the dispatcher and its restart.
 AWAY_MAX_S = 3.0
+#: The seconds without a dispatcher during which trainers must not wait for it, and the number of elements in such a round.
+LONG_AWAY_S, ELEMENTS_OF_LONG_AWAY = 10.0, 6_000
+#: The minimum and maximum seconds of reading before that. Workers measure their pace in the first seconds.
+BEFORE_LONG_AWAY_S = (4.0, 7.0)
+#: The minimum and maximum seconds for which a link of the dispatcher, or of a worker and its trainers, is cut.
+CUT_S = (1.0, 7.0)
 #: The maximum number of trainers.
 TRAINERS_MAX = 4
 #: The maximum number of batches between two saved positions of a trainer.
@@ -56,8 +64,29 @@ def exactly_once_storm(cluster: Cluster, kind: str, chance: random.Random, *, in
     """Kills a worker, stops another worker for too long, and restarts the dispatcher. The faults begin at random times and can overlap."""
     epoch = Epoch(cluster, kind, chance, in_order=in_order)
     epoch.start(1)
-    with Storm(epoch, chance) as storm:
+    with Storm(epoch, chance, FAULTS) as storm:
         storm.wait()
+    return epoch.finished()
+
+
+def exactly_once_cut_links(cluster: Cluster, kind: str, chance: random.Random, *, in_order: bool = True) -> Round:
+    """Cuts the links of the dispatcher, of a worker to the dispatcher, and of a worker to its trainers, and kills a worker."""
+    cluster.link()
+    epoch = Epoch(cluster, kind, chance, in_order=in_order)
+    epoch.start(1)
+    with Storm(epoch, chance, (worker_killed, *CUTS)) as storm:
+        storm.wait()
+    return epoch.finished()
+
+
+def exactly_once_dispatcher_away(cluster: Cluster, kind: str, chance: random.Random) -> Round:
+    """Kills the dispatcher, and restarts it with its records after 10 seconds, during which the trainer reads on."""
+    epoch = Epoch(cluster, kind, chance, in_order=True, elements=ELEMENTS_OF_LONG_AWAY)
+    epoch.start(1)
+    time.sleep(chance.uniform(*BEFORE_LONG_AWAY_S))
+    epoch.end_dispatcher(is_killed=True)
+    time.sleep(LONG_AWAY_S)
+    epoch.start_dispatcher()
     return epoch.finished()
 
 
@@ -65,8 +94,10 @@ def exactly_once_trainers(cluster: Cluster, kind: str, chance: random.Random, *,
     """Kills all trainers several times during a storm. Each time other trainers continue from the last saved positions.
 
     With the kind "map" there is always one trainer. With other kinds their number changes. In the last generation but one, a trainer
-    finishes its part of the epoch before the others die.
+    finishes its part of the epoch before the others die. In every second round on average, links are cut, too.
     """
+    if chance.random() < 0.5:
+        cluster.link()
     epoch = Epoch(cluster, "loader", chance, in_order=in_order)
     if kind == "map":
         return _trainers_die(epoch, chance, [1, 1, 1])
@@ -84,9 +115,39 @@ def any_order_storm(cluster: Cluster, kind: str, chance: random.Random) -> Round
     return exactly_once_storm(cluster, kind, chance, in_order=False)
 
 
+def any_order_cut_links(cluster: Cluster, kind: str, chance: random.Random) -> Round:
+    """Cuts the links of an exactly-once job in any order."""
+    return exactly_once_cut_links(cluster, kind, chance, in_order=False)
+
+
 def any_order_trainers(cluster: Cluster, kind: str, chance: random.Random) -> Round:
     """Kills the trainers of an exactly-once job in any order."""
     return exactly_once_trainers(cluster, kind, chance, in_order=False)
+
+
+#: The batches of an epoch, in order.
+Order = Sequence[tuple[int, ...]]
+
+
+class _Orders:
+    """The orders of epochs without faults. Rounds with the same key must have the same order, so only the first round reads it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._locks: dict[Hashable, threading.Lock] = {}
+        self._orders: dict[Hashable, Order] = {}
+
+    def get(self, key: Hashable, read: Callable[[], Order]) -> Order:
+        """Returns the order of ``key``, which ``read`` returns for the first round. Other rounds with the key wait meanwhile."""
+        with self._lock:
+            lock = self._locks.setdefault(key, threading.Lock())
+        with lock:
+            if key not in self._orders:
+                self._orders[key] = read()
+            return self._orders[key]
+
+
+ORDERS = _Orders()
 
 
 class Epoch:
@@ -112,7 +173,11 @@ class Epoch:
         self._order = self._undisturbed()
         self._slow.touch()
 
-    def _undisturbed(self) -> list[tuple[int, ...]]:
+    def _undisturbed(self) -> Order:
+        versions = tuple(sorted((role, version.name) for role, version in self.cluster.versions.items()))
+        return ORDERS.get((self._is_loader, self._elements, versions), self._read_undisturbed)
+
+    def _read_undisturbed(self) -> Order:
         reader, path = self._reader(Trainer(str(self._slow), self._is_loader))
         wait_for_end(reader)
         ledger = Ledger.read(path)
@@ -155,6 +220,12 @@ class Epoch:
             self._kept.append(ledger if ledger.outcome == "ok" else ledger.saved())
         assert killed, "all trainers had ended before the fault"
         return states
+
+    @property
+    def links(self) -> Links:
+        """The links between the processes, which must have been asked for before the epoch."""
+        assert self.cluster.links is not None, "the processes have no links that can be cut"
+        return self.cluster.links
 
     def hurry(self) -> None:
         """Makes the remaining work fast. All trainers must still read, so that the faults happened during the epoch."""
@@ -238,12 +309,16 @@ class Epoch:
         )
 
 
+#: A fault, which draws its own details.
+Fault = Callable[[Epoch, random.Random], Any]
+
+
 class Storm:
     """Faults at random times, each in a thread of its own."""
 
-    def __init__(self, epoch: Epoch, chance: random.Random) -> None:
-        self._pool = ThreadPoolExecutor(len(FAULTS))
-        drawn = [(fault, chance.uniform(0, STORM_S), random.Random(chance.random())) for fault in FAULTS]
+    def __init__(self, epoch: Epoch, chance: random.Random, faults: Sequence[Fault]) -> None:
+        self._pool = ThreadPoolExecutor(len(faults))
+        drawn = [(fault, chance.uniform(0, STORM_S), random.Random(chance.random())) for fault in faults]
         self._running = [self._pool.submit(_later, delay_s, fault, epoch, own) for fault, delay_s, own in drawn]
 
     def __enter__(self) -> Self:
@@ -282,10 +357,7 @@ def worker_stopped(epoch: Epoch, chance: random.Random) -> None:
     noticed(epoch.cluster, address, time.monotonic())
     time.sleep(chance.uniform(0, 1))
     worker.go_on()
-    for status in epoch.cluster.statuses(f"worker {address} does not return after its stop"):
-        if any(one["address"] == address and one["dead"] is None for one in status["workers"]):
-            break
-    assert worker.child.poll() is None, f"the stopped worker ended: {worker.log.read_text()[-2000:]}"
+    wait_for_return(epoch, worker, address)
 
 
 def dispatcher_killed(epoch: Epoch, chance: random.Random) -> None:
@@ -295,8 +367,56 @@ def dispatcher_killed(epoch: Epoch, chance: random.Random) -> None:
     epoch.start_dispatcher()
 
 
+def dispatcher_cut_off(epoch: Epoch, chance: random.Random) -> None:
+    """Cuts the links of all workers and trainers to the dispatcher for some seconds."""
+    epoch.begin_fault()
+    cut(epoch.links.of_dispatcher(), chance.uniform(*CUT_S))
+
+
+def worker_cut_off_from_dispatcher(epoch: Epoch, chance: random.Random) -> None:
+    """Cuts the link of a worker to the dispatcher until the status shows the worker as dead. The worker goes on sending to trainers."""
+    worker, address = epoch.victim(chance)
+    link = epoch.links.workers[address].to_dispatcher
+    epoch.begin_fault()
+    link.cut()
+    noticed(epoch.cluster, address, time.monotonic())
+    time.sleep(chance.uniform(0, 1))
+    link.heal()
+    wait_for_return(epoch, worker, address)
+    epoch.add((worker, address))
+
+
+def worker_cut_off_from_trainers(epoch: Epoch, chance: random.Random) -> None:
+    """Cuts the link of a worker to its trainers for some seconds. The worker stays connected to the dispatcher."""
+    worker = epoch.victim(chance)
+    epoch.begin_fault()
+    cut([epoch.links.workers[worker[1]].to_trainers], chance.uniform(*CUT_S))
+    epoch.add(worker)
+
+
+def cut(links: Sequence[Proxy], duration_s: float) -> None:
+    """Cuts links, and heals them after ``duration_s`` seconds. Raises an error if no packet was sent meanwhile."""
+    before = sum(link.dropped for link in links)
+    for link in links:
+        link.cut()
+    time.sleep(duration_s)
+    for link in links:
+        link.heal()
+    assert sum(link.dropped for link in links) > before, "no packet was sent on the cut links: the fault did not happen"
+
+
+def wait_for_return(epoch: Epoch, worker: Process, address: str) -> None:
+    """Blocks until the status shows a worker as alive."""
+    for status in epoch.cluster.statuses(f"worker {address} does not return"):
+        if any(one["address"] == address and one["dead"] is None for one in status["workers"]):
+            break
+    assert worker.child.poll() is None, f"the worker that was declared dead ended: {worker.log.read_text()[-2000:]}"
+
+
 #: The faults of a storm.
-FAULTS: Sequence[Callable[[Epoch, random.Random], Any]] = (worker_killed, worker_stopped, dispatcher_killed)
+FAULTS: Sequence[Fault] = (worker_killed, worker_stopped, dispatcher_killed)
+#: The faults of a storm on links.
+CUTS: Sequence[Fault] = (dispatcher_cut_off, worker_cut_off_from_dispatcher, worker_cut_off_from_trainers)
 
 
 def joined(states: Sequence[dict[str, Any]], trainers: int) -> dict[str, Any]:
@@ -304,7 +424,7 @@ def joined(states: Sequence[dict[str, Any]], trainers: int) -> dict[str, Any]:
     return states[0] if len(states) == trainers == 1 else ms.joined_states(states, trainers)
 
 
-def _later(delay_s: float, fault: Callable[[Epoch, random.Random], Any], epoch: Epoch, chance: random.Random) -> None:
+def _later(delay_s: float, fault: Fault, epoch: Epoch, chance: random.Random) -> None:
     time.sleep(delay_s)
     fault(epoch, chance)
 
@@ -312,7 +432,8 @@ def _later(delay_s: float, fault: Callable[[Epoch, random.Random], Any], epoch: 
 def _trainers_die(epoch: Epoch, chance: random.Random, counts: Sequence[int], late: tuple[int, int] | None = None) -> Round:
     """Runs generations of trainers during a storm. The generations of ``late`` follow after the storm, while the work is fast."""
     epoch.start(counts[0])
-    with Storm(epoch, chance) as storm:
+    faults = FAULTS if epoch.cluster.links is None else (*FAULTS, chance.choice(CUTS))
+    with Storm(epoch, chance, faults) as storm:
         for count in counts[1:]:
             time.sleep(chance.uniform(*BEFORE_DEATH_S))
             epoch.start(count, joined(epoch.die(), count))
@@ -333,7 +454,7 @@ def _holding(status: dict[str, Any]) -> set[str]:
 
 
 def _differences(
-    order: Sequence[tuple[int, ...]], kept: Sequence[Ledger], whole: Sequence[Ledger], *, is_one: bool, in_order: bool
+    order: Order, kept: Sequence[Ledger], whole: Sequence[Ledger], *, is_one: bool, in_order: bool
 ) -> list[str]:
     """Returns the differences between the ledgers and the order of the batches without faults.
 

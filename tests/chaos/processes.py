@@ -18,6 +18,7 @@ from typing import Any, Self
 
 import millstream as ms
 
+from .links import Links
 from .version import PACKAGE, Version
 
 #: The seconds within which a process must serve.
@@ -124,6 +125,8 @@ class Cluster:
         self.addresses = [f"127.0.0.1:{free_port()}"]
         #: The store that the dispatchers share. Without one, the only dispatcher keeps its records in a work directory.
         self.store: str | None = None
+        #: The links between the processes, if they can be cut.
+        self.links: Links | None = None
         self.processes: list[Process] = []
         self._starting = threading.Lock()
         self.environment = {
@@ -139,6 +142,8 @@ class Cluster:
     def __exit__(self, _kind: type[BaseException] | None, _error: object, _trace: TracebackType | None) -> None:
         for process in reversed(self.processes):
             process.end()
+        if self.links is not None:
+            self.links.__exit__(None, None, None)
 
     @property
     def address(self) -> str:
@@ -149,6 +154,12 @@ class Cluster:
         """Lets ``dispatchers`` dispatchers, which are started from now on, share a store."""
         self.store = store
         self.addresses += [f"127.0.0.1:{free_port()}" for _ in range(dispatchers - len(self.addresses))]
+
+    def link(self) -> Links:
+        """Lets processes that are started from now on reach each other through links that can be cut. Returns the links."""
+        assert len(self.addresses) == 1, "the links lead to one dispatcher"
+        self.links = Links(self.address)
+        return self.links
 
     def dispatcher(self, *settings: str, number: int = 0) -> Process:
         """Starts a dispatcher with the records of the dispatcher before it, and waits until it listens."""
@@ -166,6 +177,12 @@ class Cluster:
         """Starts a worker with one thread, without waiting."""
         at = dispatcher or self.address
         settings = ["--threads", "1", "--python", sys.executable, *self.worker_settings]
+        if self.links is not None:
+            bound = f"127.0.0.1:{free_port()}"
+            links = self.links.add_worker(bound)
+            at = links.to_dispatcher.address
+            # Shared memory would pass by the link to the trainers.
+            settings += ["--bind", bound, "--advertise", links.to_trainers.address, "--shm-bytes", "0"]
         return self._serve("worker", "--dispatcher", at, *settings)
 
     def reader(
@@ -182,7 +199,8 @@ class Cluster:
         """Starts a trainer of an exactly-once job. Returns the trainer and the path of its ledger."""
         ledger = self.directory / f"ledger-{len(self.processes)}"
         ledger.touch()
-        arguments = [f"millstream://{self.address}", str(elements), str(ledger), json.dumps(trainer)]
+        service = self.address if self.links is None else self.links.trainers.address
+        arguments = [f"millstream://{service}", str(elements), str(ledger), json.dumps(trainer)]
         return self._trains("trainer", "chaos.exact_reader", *arguments), ledger
 
     def saver(self, elements: int, place: Path, slow: Path) -> Process:

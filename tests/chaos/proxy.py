@@ -40,15 +40,19 @@ class Proxy:
         """Forwards datagrams again."""
         self._cut.clear()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, _kind: type[BaseException] | None, _error: object, _trace: TracebackType | None) -> None:
+    def close(self) -> None:
+        """Ends the proxy and its thread."""
         self._stop.set()
         self._thread.join()
         for bound in (self._front, *self._clients):
             bound.close()
         self._selector.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _kind: type[BaseException] | None, _error: object, _trace: TracebackType | None) -> None:
+        self.close()
 
     def _run(self) -> None:
         while not self._stop.is_set():

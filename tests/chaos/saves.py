@@ -5,6 +5,7 @@ The work of the dataset is slow until all faults of a round have happened, so th
 
 from __future__ import annotations
 
+import functools
 import random
 import time
 from typing import Any
@@ -39,6 +40,15 @@ def save_storm(cluster: Cluster, _kind: str, chance: random.Random) -> Round:
     return save.finished(fault_s)
 
 
+@functools.cache
+def _order() -> list[tuple[int, ...]]:
+    """Returns the batches of an epoch without faults, which are the same in all rounds."""
+    exactly: dict[str, Any] = {"visitation": "exactly_once", "seed": SEED, "dp_rank": 0, "dp_size": 1}
+    with ms.local(workers=1, inline=True) as service:
+        whole = dataset(ELEMENTS, "").apply(ms.service.distribute("distributed_epoch", service, **exactly))
+        return [tuple(int(number) for number in batch) for batch in whole]
+
+
 class _Save:
     """A dataset that is being saved, with its service, the process that saves, and the process that reads."""
 
@@ -46,10 +56,7 @@ class _Save:
         self._cluster = cluster
         self._place, self._slow = cluster.directory / "saved", cluster.directory / "slow"
         self._slow.touch()
-        exactly: dict[str, Any] = {"visitation": "exactly_once", "seed": SEED, "dp_rank": 0, "dp_size": 1}
-        with ms.local(workers=1, inline=True) as service:
-            whole = dataset(ELEMENTS, "").apply(ms.service.distribute("distributed_epoch", service, **exactly))
-            self._order = [tuple(int(number) for number in batch) for batch in whole]
+        self._order = _order()
         #: The inodes of the chunks, which must never change.
         self._inodes: dict[str, int] = {}
 
