@@ -19,6 +19,8 @@ mod place;
 mod reader;
 mod sequence;
 #[cfg(test)]
+mod sequence_tests;
+#[cfg(test)]
 mod simulation;
 mod source;
 mod terms;

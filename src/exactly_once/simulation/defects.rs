@@ -54,6 +54,8 @@ pub(super) enum SimDefect {
     PlaceCountsWaiting,
     /// The saved position has forgotten the elements of begun splits.
     PlaceWithoutHad,
+    /// The saved position of a trainer in any order has forgotten the finished splits.
+    PlaceWithoutFinished,
     /// The saved position is one split too far.
     PlaceOneSplitTooFar,
     /// Joined positions begin at the latest position.
@@ -69,7 +71,7 @@ pub(super) enum SimDefect {
 }
 
 /// All deliberate defects.
-pub(super) const DEFECTS: [SimDefect; 30] = [
+pub(super) const DEFECTS: [SimDefect; 31] = [
     SimDefect::CommitTorn,
     SimDefect::CommitForgotten,
     SimDefect::AnswersForgotten,
@@ -94,6 +96,7 @@ pub(super) const DEFECTS: [SimDefect; 30] = [
     SimDefect::PlaceOneTooMany,
     SimDefect::PlaceCountsWaiting,
     SimDefect::PlaceWithoutHad,
+    SimDefect::PlaceWithoutFinished,
     SimDefect::PlaceOneSplitTooFar,
     SimDefect::JoinedAtLatest,
     SimDefect::JoinedInOtherOrder,

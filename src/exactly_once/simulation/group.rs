@@ -15,9 +15,17 @@ use super::session::Purpose;
 use super::trainer::SimTrainer;
 use super::world::{Event, Pid, World};
 use crate::exactly_once::place::Place;
+use crate::exactly_once::sequence::Sequence;
 
 /// The maximum number of trainers of a group.
 const TRAINERS_MAX: u64 = 4;
+
+/// The limits of a trainer's order. Elements are due within a window of splits, from the first unfinished
+/// split on. The second number limits the later splits that are begun.
+pub(super) type Order = (u64, usize);
+
+/// The limits for one split after another.
+pub(super) const FIXED: Order = (1, 0);
 
 /// The trainers of an epoch, and their states.
 #[derive(Debug)]
@@ -35,20 +43,25 @@ pub(super) struct Group {
     computed: Option<(Vec<u8>, u64)>,
     /// Whether the trainers take their steps together, so that one computed state stands for all of them.
     is_in_step: bool,
+    /// The limits of the trainers' sequences.
+    pub(super) order: Order,
     /// Whether all epochs of the world have ended.
     pub(super) has_ended: bool,
 }
 
 impl Group {
-    pub(super) fn new(chance: &mut Chance, dataset: &SimDataset) -> Group {
+    pub(super) fn new(chance: &mut Chance, dataset: &SimDataset, order: Order) -> Group {
+        let may_be_in_step = dataset.counts.is_some() && chance.percent(60);
         Group {
+            order,
             epoch: 0,
             generation: 0,
             base: Place::default(),
             members: Vec::new(),
             saved: Vec::new(),
             computed: None,
-            is_in_step: dataset.counts.is_some() && chance.percent(60),
+            // A number of steps determines a position only in a fixed order.
+            is_in_step: may_be_in_step && order == FIXED,
             has_ended: false,
         }
     }
@@ -68,7 +81,7 @@ impl Group {
         self.generation += 1;
         self.members = (0..trainers).map(|_| None).collect();
         let first = |rank| {
-            let sequence = crate::exactly_once::sequence::Sequence::<()>::new(&place, rank, trainers);
+            let sequence = Sequence::<()>::within(self.order, &place, rank, trainers);
             (sequence.place().to_bytes(), 0)
         };
         self.saved = (0..trainers).map(first).collect();
@@ -125,7 +138,8 @@ impl World {
         self.note(format_args!(
             "trainer {rank} of {step} is process {pid}, and begins at {place:?}"
         ));
-        let trainer = SimTrainer::new(session, place_in_group, once, &place);
+        let sequence = Sequence::within(self.group.order, &place, rank, step);
+        let trainer = SimTrainer::new(session, place_in_group, once, sequence);
         self.trainers.insert(pid, trainer);
         self.group.members[member] = Some(pid);
         self.tick(pid);
@@ -147,6 +161,9 @@ impl World {
         match self.defect {
             Some(SimDefect::PlaceOneTooMany) => *place.had.entry(place.split).or_default() += 1,
             Some(SimDefect::PlaceWithoutHad) => place.had.clear(),
+            Some(SimDefect::PlaceWithoutFinished) if self.group.order != FIXED => {
+                place.had.retain(|_, count| *count != u64::MAX)
+            }
             Some(SimDefect::PlaceOneSplitTooFar) if handed > 0 => {
                 place.split += self.group.trainers();
                 place.had = place.had.split_off(&place.split);
@@ -267,6 +284,7 @@ impl World {
         }
         self.ledger.check_epoch();
         self.tally.epochs += 1;
+        self.tally.in_any_order += u64::from(self.group.order != FIXED);
         self.group.epoch += 1;
         if self.group.epoch == self.settings.epochs {
             self.group.has_ended = true;

@@ -16,10 +16,12 @@ pub(super) struct Ledger {
     all: Vec<Entry>,
     /// The elements that groups before the present one have.
     had: BTreeSet<Entry>,
-    /// The elements that each trainer must receive, in order.
+    /// The elements that each trainer must receive, in the fixed order.
     plans: Vec<Vec<Entry>>,
-    /// The number of elements that each trainer has.
-    handed: Vec<u64>,
+    /// The elements that each trainer has, in the order in which it received them.
+    handed: Vec<Vec<Entry>>,
+    /// Whether a trainer may receive the elements of different splits in any order.
+    is_any_order: bool,
     pub(super) tally: LedgerTally,
 }
 
@@ -27,6 +29,8 @@ pub(super) struct Ledger {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct LedgerTally {
     pub(super) delivered: u64,
+    /// The elements that trainers received before an earlier element of the plan.
+    pub(super) ahead: u64,
     /// The elements that trainers received again after they had resumed.
     pub(super) rewound: u64,
 }
@@ -34,13 +38,15 @@ pub(super) struct LedgerTally {
 impl LedgerTally {
     pub(super) fn add(&mut self, other: &LedgerTally) {
         self.delivered += other.delivered;
+        self.ahead += other.ahead;
         self.rewound += other.rewound;
     }
 }
 
 impl Ledger {
-    pub(super) fn new() -> Ledger {
+    pub(super) fn new(is_any_order: bool) -> Ledger {
         Ledger {
+            is_any_order,
             all: Vec::new(),
             had: BTreeSet::new(),
             plans: Vec::new(),
@@ -66,64 +72,75 @@ impl Ledger {
         for entry in left {
             self.plans[(entry.0 % trainers) as usize].push(*entry);
         }
-        self.handed = vec![0; trainers as usize];
+        self.handed = (0..trainers).map(|_| Vec::new()).collect();
     }
 
-    /// Records an element that a trainer receives. Panics if it is not the next one of the trainer's plan.
+    /// Records an element that a trainer receives. In a fixed order, it must be the next one of the trainer's
+    /// plan. In any order, it must be the next one of its split. Panics for any other element.
     pub(super) fn deliver(&mut self, rank: u64, entry: Entry) {
-        let (plan, handed) = (&self.plans[rank as usize], self.handed[rank as usize] as usize);
-        let expected = plan.get(handed);
+        let (plan, handed) = (&self.plans[rank as usize], &self.handed[rank as usize]);
+        let mut of_split = plan.iter().filter(|planned| planned.0 == entry.0);
+        let expected = match self.is_any_order {
+            true => of_split.find(|planned| !handed.contains(planned)),
+            false => plan.get(handed.len()),
+        };
         if expected != Some(&entry) {
-            let is_had = plan[..handed].contains(&entry) || self.had.contains(&entry);
+            let is_had = handed.contains(&entry) || self.had.contains(&entry);
             let kind = match is_had {
                 true => "was delivered twice",
-                false if plan[handed..].contains(&entry) => "was delivered before an earlier one",
+                false if plan.contains(&entry) => "was delivered before an earlier one",
                 false => "is not in the plan",
             };
-            panic!("trainer {rank}: element {entry:?} {kind}: expected {expected:?} after {handed} elements");
+            let count = handed.len();
+            panic!("trainer {rank}: element {entry:?} {kind}: expected {expected:?} after {count} elements");
         }
-        self.handed[rank as usize] += 1;
+        let is_first = |planned: &&Entry| !handed.contains(planned);
+        self.tally.ahead += u64::from(plan.iter().find(is_first) != Some(&entry));
+        self.handed[rank as usize].push(entry);
         self.tally.delivered += 1;
     }
 
     /// Returns the number of elements that a trainer has.
     pub(super) fn handed(&self, rank: u64) -> u64 {
-        self.handed[rank as usize]
+        self.handed[rank as usize].len() as u64
     }
 
     /// Returns the number of steps that all trainers have taken. Trainers that have everything are waited for
     /// by no other trainer.
     pub(super) fn steps(&self) -> u64 {
-        let all = self.plans.iter().map(|plan| plan.len() as u64);
-        let open = self
-            .handed
-            .iter()
-            .zip(all)
-            .filter(|(handed, all)| **handed < *all);
-        let open = open.map(|(handed, _)| *handed).min();
-        open.unwrap_or_else(|| self.handed.iter().copied().max().unwrap_or_default())
+        let counts = || self.handed.iter().map(|handed| handed.len() as u64);
+        let open = counts()
+            .zip(&self.plans)
+            .filter(|(handed, plan)| *handed < plan.len() as u64);
+        let open = open.map(|(handed, _)| handed).min();
+        open.unwrap_or_else(|| counts().max().unwrap_or_default())
     }
 
     /// Lets a trainer continue after its first `handed` elements.
     pub(super) fn rewind(&mut self, rank: u64, handed: u64) {
         let now = &mut self.handed[rank as usize];
-        self.tally.rewound += now.saturating_sub(handed);
-        *now = (*now).min(handed);
+        self.tally.rewound += (now.len() as u64).saturating_sub(handed);
+        now.truncate(handed as usize);
     }
 
     /// Lets `trainers` trainers continue after the first elements of the present trainers.
     pub(super) fn resume(&mut self, handed: &[u64], trainers: u64) {
-        for ((plan, upto), now) in self.plans.iter().zip(handed).zip(&self.handed) {
-            self.had.extend(plan.iter().take(*upto as usize));
-            self.tally.rewound += now.saturating_sub(*upto);
+        // A computed position can lie after the elements of a trainer that has gone back. The plan then names
+        // the elements before the position.
+        let firsts = match self.is_any_order {
+            true => &self.handed,
+            false => &self.plans,
+        };
+        for ((first, upto), now) in firsts.iter().zip(handed).zip(&self.handed) {
+            self.had.extend(first.iter().take(*upto as usize));
+            self.tally.rewound += (now.len() as u64).saturating_sub(*upto);
         }
         self.divide(trainers);
     }
 
     /// Checks that the trainers together have each element of the epoch once, in the epoch's order.
     pub(super) fn check_epoch(&self) {
-        let present = self.plans.iter().zip(&self.handed);
-        let present = present.flat_map(|(plan, handed)| plan.iter().take(*handed as usize));
+        let present = self.handed.iter().flatten();
         let mut merged: Vec<Entry> = self.had.iter().chain(present).copied().collect();
         merged.sort_unstable();
         let lost = self.all.iter().find(|entry| merged.binary_search(entry).is_err());

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use super::defects::{DEFECTS, SimDefect};
-use super::world::{Tally, run};
+use super::group::FIXED;
+use super::world::{Tally, draw_order, run};
 
 /// The number of epochs that the test reads, unless `MILLSTREAM_EPOCHS` sets another number.
 const EPOCHS: u64 = 300;
@@ -83,6 +84,10 @@ fn every_epoch_is_delivered_exactly_once() {
             "{tally:?}"
         );
         assert!(
+            tally.in_any_order >= epochs / 10 && tally.ledger.ahead >= epochs,
+            "{tally:?}"
+        );
+        assert!(
             tally.given_up >= epochs / 100 && tally.fenced >= epochs / 100,
             "{tally:?}"
         );
@@ -93,6 +98,7 @@ fn every_epoch_is_delivered_exactly_once() {
 #[test]
 fn worlds_of_past_failures_end() {
     for seed in PAST_FAILURES {
+        assert_eq!(draw_order(seed), FIXED, "the world was found with a fixed order");
         if let Err(text) = attempt(seed, None) {
             panic!("{text:.3000}");
         }

@@ -15,7 +15,6 @@ use super::defects::SimDefect;
 use super::session::{Purpose, Session};
 use super::worker::Message;
 use super::world::{Event, Pid, World};
-use crate::exactly_once::place::Place;
 use crate::exactly_once::sequence::{Numbered, Sequence};
 
 /// A trainer's process.
@@ -73,7 +72,7 @@ impl SimTrainer {
         session: Session,
         (generation, rank, epoch): (u64, u64, u64),
         once: ExactlyOnce,
-        place: &Place,
+        sequence: Sequence<Early>,
     ) -> Self {
         SimTrainer {
             stalled_until: session.heard,
@@ -81,7 +80,7 @@ impl SimTrainer {
             generation,
             rank,
             epoch,
-            sequence: Sequence::new(place, rank, once.step),
+            sequence,
             once,
             client: None,
             tasks: BTreeMap::new(),
@@ -397,7 +396,7 @@ impl World {
             let Some((id, _, numbered)) = trainer.ready.pop_front() else {
                 return;
             };
-            let is_due = numbered.split == trainer.sequence.due();
+            let is_due = trainer.sequence.is_due(numbered.split);
             let kept = (!is_due && trainer.waiting >= window).then_some(id);
             let early = Early {
                 split: numbered.split,

@@ -16,7 +16,7 @@ use super::center::Center;
 use super::dataset::SimDataset;
 use super::defects::SimDefect;
 use super::faults::Fault;
-use super::group::Group;
+use super::group::{FIXED, Group, Order};
 use super::ledger::{Ledger, LedgerTally};
 use super::session::{Push, Session};
 use super::trainer::SimTrainer;
@@ -131,6 +131,8 @@ pub(super) struct World {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Tally {
     pub(super) epochs: u64,
+    /// The epochs whose trainers receive elements in any order.
+    pub(super) in_any_order: u64,
     pub(super) events: u64,
     pub(super) removals: u64,
     pub(super) repeated: u64,
@@ -147,6 +149,7 @@ pub(super) struct Tally {
 impl Tally {
     pub(super) fn add(&mut self, other: &Tally) {
         self.epochs += other.epochs;
+        self.in_any_order += other.in_any_order;
         self.events += other.events;
         self.removals += other.removals;
         self.repeated += other.repeated;
@@ -181,6 +184,7 @@ impl World {
         let mut chance = Chance::new(seed);
         let settings = Settings::draw(&mut chance);
         let dataset = SimDataset::draw(&mut chance, seed, settings.epochs);
+        let order = draw_order(seed);
         World {
             seed,
             now: Duration::ZERO,
@@ -190,8 +194,8 @@ impl World {
             trainers: BTreeMap::new(),
             roads: BTreeMap::new(),
             sessions: BTreeMap::new(),
-            group: Group::new(&mut chance, &dataset),
-            ledger: Ledger::new(),
+            group: Group::new(&mut chance, &dataset, order),
+            ledger: Ledger::new(order != FIXED),
             tally: Tally::default(),
             events: BTreeMap::new(),
             next_event: 0,
@@ -300,6 +304,16 @@ impl World {
 
     pub(super) fn has(&self, defect: SimDefect) -> bool {
         self.defect == Some(defect)
+    }
+}
+
+/// Draws the order in which trainers receive elements. One world in three allows any order.
+pub(super) fn draw_order(seed: u64) -> Order {
+    // A chance of its own keeps the worlds of past failures as they were.
+    let mut chance = Chance::new(!seed);
+    match chance.percent(33) {
+        true => (chance.within(2..12), 1 + chance.index(4)),
+        false => FIXED,
     }
 }
 
