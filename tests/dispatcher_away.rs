@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use millstream::client::{MaxOutstanding, OnLost, Reader, ReaderConfig};
 use millstream::control::Policy;
+use millstream::exactly_once::{ExactReader, ExactTerms};
 use millstream::link::LoadedKey;
+use millstream::pipeline::exec::Functions;
 use millstream::pipeline::graph::Dataset;
 use millstream::{ReadRequest, Service, ServiceConfig};
 
@@ -86,6 +88,44 @@ fn readers_read_on_while_there_is_no_dispatcher() {
         seen.extend(drain(&mut reader));
         assert_eq!(reader.stats().lost_splits, []);
         each_came_once(&seen);
+    });
+}
+
+/// Readers of an exactly-once job also read on, and their elements keep their order. The chaos case
+/// `exactly-once-dispatcher-away` measures the waits of a trainer without a dispatcher for ten seconds.
+#[test]
+fn exact_readers_read_on_without_a_dispatcher() {
+    watched("a dead dispatcher of an exactly-once job", || {
+        let (key, text) = fresh_key();
+        let folder = tempfile::tempdir().unwrap();
+        let address = lasting_address();
+        let start = || {
+            let folder = folder.path().to_str().unwrap();
+            Process::start(&text, &["dispatcher", "--bind", &address, "--work-dir", folder])
+        };
+        let dispatcher = start();
+        let _workers: Vec<Process> = (0..WORKERS)
+            .map(|_| Process::start(&text, &["worker", "--dispatcher", &address]))
+            .collect();
+        let service = Service::connect(&key, &address, ServiceConfig::default()).unwrap();
+        let mut reader = read_exactly_once(&service);
+        let mut taken = |count: i64, from: i64| {
+            for expected in from..from + count {
+                let element = reader.next_element().unwrap().expect("there is more");
+                let numbers = element.component(ExactReader::FIRST_COMPONENT).unwrap();
+                assert_eq!(numbers.as_slice::<i64>().unwrap(), [expected]);
+                std::thread::sleep(STEP);
+            }
+            from + count
+        };
+        let next = taken(200, 0);
+        dispatcher.signal("KILL");
+        drop(dispatcher);
+        // The workers hold half of the 800 remaining splits.
+        let next = taken(300, next);
+        let _dispatcher = start();
+        taken(ELEMENTS - next, next);
+        assert!(reader.next_element().unwrap().is_none());
     });
 }
 
@@ -178,6 +218,18 @@ fn read(service: &Service) -> Reader {
         ..ReaderConfig::default()
     };
     service.read(job, 0, &config).unwrap()
+}
+
+fn read_exactly_once(service: &Service) -> ExactReader {
+    let graph = Dataset::range(0, ELEMENTS, 1).split_size(1).graph().unwrap();
+    let graph = graph.for_exactly_once(7, &Functions::new()).unwrap();
+    let dataset = service.register(graph.into(), None).unwrap();
+    let request = ReadRequest::new(dataset, Policy::Dynamic).exactly_once(ExactTerms::new(7));
+    let config = ReaderConfig {
+        max_outstanding: MaxOutstanding::Elements(8),
+        ..ReaderConfig::default()
+    };
+    ExactReader::open(service, &request, 0, &config).unwrap()
 }
 
 /// Takes up to `elements` elements, and spends time on each of them.

@@ -68,28 +68,34 @@ def chosen_loading(dataset: Dataset, terms: LoadingTerms, visitation: str | None
     max_skips, max_deaths = terms.max_skips, terms.max_deaths
     if unfit := unfit_limits(max_skips, max_deaths):
         raise InvalidArgumentError(unfit)
-    exact = None
+    exact, warning = None, ""
     if visitation == "exactly_once":
         exact = exact_loading(dataset, terms)
     elif visitation is None and on_workers:
-        exact = exact_by_default(dataset, terms)
+        exact, warning = exact_by_default(dataset, terms)
     for name, value, default in (("max_skips", max_skips, 0), ("max_deaths", max_deaths, DEATHS_DEFAULT)):
         if value != default and exact is None:
             raise InvalidArgumentError(f"{name}={value} needs exactly-once reading: pass visitation='exactly_once', or leave {name} out")
+    if warning:
+        _LOG.warning("%s", warning)
     return exact
 
 
-def exact_by_default(dataset: Dataset, terms: LoadingTerms) -> ExactLoading | None:
-    """Returns the batches of a trainer, or ``None`` if exactly-once reading would refuse the dataset or yield other batches.
+def exact_by_default(dataset: Dataset, terms: LoadingTerms) -> tuple[ExactLoading | None, str]:
+    """Returns the batches of a trainer, or ``None`` and a warning if exactly-once reading would refuse the dataset or yield other batches.
 
     Splits of the dataset alone may yield other batches than the whole dataset, for example smaller ones after a filter.
     """
     try:
-        is_alike = dataset._executed.exactly_once(terms.seed).is_alike_on_splits()
-        return exact_loading(dataset, terms) if is_alike else None
+        if dataset._executed.exactly_once(terms.seed).is_alike_on_splits():
+            return exact_loading(dataset, terms), ""
+        reason = "an operation such as a filter before a batch would yield smaller batches, because workers read each split alone"
+        choice = "Pass visitation='exactly_once' for smaller batches, or visitation='upstream' for the present reading."
     except (InvalidArgumentError, ValueError) as error:
-        _LOG.debug("the loader reads with the guarantees of the sharding policy, because: %s", error)
-        return None
+        reason = str(error).rstrip(".")
+        choice = "Pass visitation='upstream' to read so without this message."
+    found = f"The loader does not read exactly once: {reason}."
+    return None, f"{found} Every trainer reads the whole dataset, and a lost worker may lose batches. {choice}"
 
 
 def exact_loading(dataset: Dataset, terms: LoadingTerms) -> ExactLoading:

@@ -108,7 +108,8 @@ class DataLoader:
             only on dataset, ``seed`` and epoch if ``in_order`` is set. Each trainer reads its part of the splits. If ``len()`` is known and
             ``in_order`` is set, the state is the same on all trainers, and any number of trainers continues from it. Otherwise see
             ``ms.joined_states``. ``"upstream"`` reads as the tf.data service does: batches in the order of arrival, and every trainer reads the
-            whole dataset. By default workers read exactly once if the splits yield the same batches as the whole dataset.
+            whole dataset. By default workers read exactly once if the splits yield the same batches as the whole dataset. Otherwise they read as
+            with ``"upstream"``, and the loader logs a warning with the reason.
         max_skips: The number of splits of an exactly-once epoch that may be skipped, as in ``ms.service.distribute``. ``len()`` is then unknown.
         max_deaths: The number of dead workers after which a split is given up, as in ``ms.service.distribute``.
         name: The name of the loader in metrics, traces and notebooks. By default a number.

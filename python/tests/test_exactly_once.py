@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,9 +40,18 @@ WANTED = sorted(x * 3 for x in range(1000) if x % 2 == 0)
 
 
 def test_the_order_does_not_depend_on_workers(cluster: Start) -> None:
-    orders = [lists(pipeline().apply(exactly(cluster(workers)))) for workers in (1, 2, 5)]
+    orders = [lists(pipeline().apply(exactly(cluster(workers)))) for workers in (1, 2, 7)]
     assert orders[0] == orders[1] == orders[2]
     assert sorted(x for batch in orders[0] for x in batch) == WANTED
+
+
+def test_the_order_does_not_depend_on_threads(cluster: Start) -> None:
+    spec = ms.TensorSpec((), ms.int64)
+    dataset = Dataset.range(300).split_size(20).shuffle(10).map_python(Uneven(), element_spec=spec, num_parallel_calls=8).batch(7)
+    orders = [lists(dataset.apply(exactly(cluster(1, threads=threads)))) for threads in (1, 8)]
+    inline = ms.DataLoader(dataset, visitation="exactly_once", output="numpy")
+    assert orders[0] == orders[1] == lists(inline)
+    assert sorted(x for batch in orders[0] for x in batch) == list(range(300))
 
 
 def test_epochs_and_seeds_have_different_orders(cluster: Start) -> None:
@@ -73,6 +85,14 @@ def test_empty_splits_and_datasets_end(cluster: Start) -> None:
     assert list(Dataset.range(40).filter(lambda x: x > 50).apply(exactly(target))) == []
 
 
+class Uneven:
+    """Needs a different time for each element, so that parallel calls end in another order than they begin."""
+
+    def __call__(self, x: Any) -> Any:
+        time.sleep(0.0005 * (int(x) * 7 % 5))
+        return x
+
+
 class Slow:
     """Computes an element in a few milliseconds, so that a worker is killed in the middle of a split."""
 
@@ -104,6 +124,33 @@ def test_a_lost_worker_changes_nothing(service: ms.LocalService, send: signal.Si
     if send == signal.SIGSTOP:
         os.kill(service.pids[1], signal.SIGCONT)
     assert found == undisturbed
+
+
+class Fickle:
+    """Returns twice the element, plus 0 or 1 at random, so that a filter keeps other elements in each attempt. Also returns its process."""
+
+    def __call__(self, x: Any) -> Any:
+        time.sleep(0.004)
+        return 2 * x + (os.urandom(1)[0] & 1), os.getpid()
+
+
+def test_a_random_filter_changes_one_split_at_most(service: ms.LocalService) -> None:
+    number = ms.TensorSpec((), ms.int64)
+    drawn = Dataset.range(600).split_size(25).map_python(Fickle(), element_spec=(number, number))
+    found = []
+    for element, process in drawn.filter(lambda x, _: x % 2 == 0).apply(exactly(service)):
+        found.append((int(element) // 2, int(process)))
+        if len(found) == 60:
+            os.kill(service.pids[1], signal.SIGKILL)
+    splits = [x // 25 for x, _ in found]
+    assert splits == sorted(splits) and {x for x, _ in found} <= set(range(600))
+    # The trainer had a part of one split at most when the worker died. Only there, elements come from two attempts.
+    processes = {split: {process for x, process in found if x // 25 == split} for split in splits}
+    mixed = [split for split, of in processes.items() if len(of) > 1]
+    assert len(mixed) <= 1, mixed
+    for split in processes.keys() - set(mixed):
+        own = [x for x, _ in found if x // 25 == split]
+        assert own == sorted(set(own))
 
 
 def loader(target: Any, **options: Any) -> ms.DataLoader:
@@ -370,6 +417,26 @@ def test_states_of_different_steps_are_not_joined(cluster: Start) -> None:
         later.state_dict(behind=3)
 
 
+def test_loaders_say_that_they_are_not_exact(cluster: Start, caplog: pytest.LogCaptureFixture) -> None:
+    target = cluster(1)
+    two_sources = Dataset.zip((Dataset.range(10), Dataset.range(10)))
+    for dataset, reason, is_refused in ((pipeline(), "a filter before a batch", False), (two_sources, "source", True)):
+        caplog.clear()
+        ms.DataLoader(dataset, service=target, output="numpy", seed=3)
+        (message,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+        assert "may lose batches" in message and reason in message and "visitation='upstream'" in message
+        assert ("visitation='exactly_once'" in message) != is_refused
+    caplog.clear()
+    with pytest.raises(InvalidArgumentError, match="max_skips=1"):
+        ms.DataLoader(pipeline(), service=target, output="numpy", seed=3, max_skips=1)
+    assert not caplog.records
+    caplog.clear()
+    for visitation in ("exactly_once", "upstream"):
+        ms.DataLoader(pipeline(), service=target, output="numpy", seed=3, visitation=visitation)
+    ms.DataLoader(pipeline(), output="numpy", seed=3)
+    assert not caplog.records
+
+
 def test_loaders_on_a_service_read_exactly_by_default(cluster: Start) -> None:
     target = cluster(2)
     plain = {"service": target, "output": "numpy", "seed": 3}
@@ -392,6 +459,46 @@ def test_dropped_remainders_are_those_of_the_dataset(cluster: Start) -> None:
     with pytest.raises(InvalidArgumentError, match="drop_remainder=False"):
         list(dropping.apply(exactly(target)))
     assert sum(len(batch) for batch in lists(Dataset.range(101).batch(4, drop_remainder=True).apply(exactly(target)))) == 100
+
+
+def test_a_restart_without_a_state_reads_all_again(cluster: Start) -> None:
+    target = cluster(2)
+    begun = taken(loader(target), 7)
+    # The batches before the restart are repeated, because only a state tells the loader that the model has them.
+    again = lists(loader(target))
+    assert again[:7] == begun
+    assert sorted(x for batch in again for x in batch) == WANTED
+
+
+#: A trainer of rank 1 of 3, which reads four batches, prints its state, and reads on until it is killed.
+DOOMED = """
+import json, sys
+sys.path.append(sys.argv[1])
+from test_exactly_once import lists, loader
+part = loader(sys.argv[2], dp_rank=1, dp_size=3)
+batches = iter(part)
+begun = [[int(x) for x in next(batches)] for _ in range(4)]
+print(json.dumps([begun, part.state_dict()]), flush=True)
+next(batches)
+sys.stdin.read()
+"""
+
+
+def test_a_dead_trainer_changes_nothing_for_others(cluster: Start) -> None:
+    target = cluster(2)
+    undisturbed = [lists(loader(target, dp_rank=rank, dp_size=3)) for rank in range(3)]
+    others = [iter(loader(target, dp_rank=rank, dp_size=3)) for rank in (0, 2)]
+    begun = [[[int(x) for x in next(part)] for _ in range(4)] for part in others]
+    command = [sys.executable, "-c", DOOMED, str(Path(__file__).parent), target]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as doomed:
+        assert doomed.stdout is not None
+        had, state = json.loads(doomed.stdout.readline())
+        doomed.kill()
+    # The other trainers read on without the dead one, whose splits wait for its return.
+    assert [first + lists(part) for first, part in zip(begun, others, strict=True)] == [undisturbed[0], undisturbed[2]]
+    returned = loader(target, dp_rank=1, dp_size=3)
+    returned.load_state_dict(state)
+    assert had + lists(returned) == undisturbed[1]
 
 
 def test_an_epoch_begins_again_after_a_state(cluster: Start) -> None:

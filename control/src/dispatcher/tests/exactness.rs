@@ -557,7 +557,7 @@ fn a_second_pass_is_refused() {
     assert!(error.message.contains("pass 0"), "{error}");
 }
 
-fn job(rig: &mut Rig, once: ExactlyOnce) -> JobId {
+pub(super) fn job(rig: &mut Rig, once: ExactlyOnce) -> JobId {
     let dataset = rig.register(None, facts()).unwrap();
     let parameters = JobParameters {
         in_order: true,
@@ -567,7 +567,7 @@ fn job(rig: &mut Rig, once: ExactlyOnce) -> JobId {
     rig.job(None, parameters).unwrap()
 }
 
-fn lease(task: TaskId, repetition: u64) -> Request {
+pub(super) fn lease(task: TaskId, repetition: u64) -> Request {
     Request::LeaseSplits {
         task,
         source: 0,
@@ -586,7 +586,7 @@ fn leased_runs(rig: &mut Rig, session: SessionId, task: TaskId) -> Vec<Run> {
 }
 
 /// Returns the index and the attempt of each split that a task is leased.
-fn leased(rig: &mut Rig, session: SessionId, task: TaskId) -> Vec<(u64, u32)> {
+pub(super) fn leased(rig: &mut Rig, session: SessionId, task: TaskId) -> Vec<(u64, u32)> {
     let runs = leased_runs(rig, session, task);
     let splits = runs.iter().flat_map(|run| {
         let indices = run.first_index..run.first_index + run.count;

@@ -2,6 +2,7 @@
 
 mod caching;
 mod closing;
+mod commits;
 mod deaths;
 mod drain;
 mod exactness;

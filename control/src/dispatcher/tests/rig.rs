@@ -96,15 +96,26 @@ impl Rig {
         number: u64,
         settled_below: u64,
     ) {
-        let incoming = Incoming {
-            token: ReplyToken(number),
-            session,
-            role,
-            number: Some(RequestNumber(number)),
-            settled_below: RequestNumber(settled_below),
-            request,
-        };
-        self.event(Event::Asked(incoming));
+        self.event(asked(session, role, request, number, settled_below));
+    }
+
+    /// Sends a request, and lets the dispatcher die before the store has the changes. The dispatcher starts
+    /// again from its stored records. Returns the number of the request.
+    pub(super) fn die_before_commit(&mut self, session: SessionId, role: Role, request: Request) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        self.machine
+            .handle(asked(session, role, request, number, number), self.now);
+        let batch = self.machine.take_batch();
+        let is_answer =
+            |action: &Action| matches!(action, Action::Reply { token, .. } if *token == ReplyToken(number));
+        // Nobody carries out the actions of a batch before the store has its changes.
+        assert!(
+            !batch.changes.is_empty() && batch.actions.iter().any(is_answer),
+            "the answer depends on a change"
+        );
+        self.restart();
+        number
     }
 
     pub(super) fn reply(&mut self, token: u64) -> Option<Result<Reply, Error>> {
@@ -310,6 +321,18 @@ impl Rig {
             .filter(|(_, push)| push == wanted)
             .count()
     }
+}
+
+/// Returns the arrival of a request. The reply token equals the request number.
+fn asked(session: SessionId, role: Role, request: Request, number: u64, settled_below: u64) -> Event {
+    Event::Asked(Incoming {
+        token: ReplyToken(number),
+        session,
+        role,
+        number: Some(RequestNumber(number)),
+        settled_below: RequestNumber(settled_below),
+        request,
+    })
 }
 
 pub(super) fn open(job: JobId) -> Request {
