@@ -98,6 +98,12 @@ def test_the_relay_counts_the_datagrams_it_drops() -> None:
             client.sendto(b"lost", (host, int(port)))
             while proxy.dropped == 0:
                 pass
+            # The end of one of two cuts does not end the other one.
+            proxy.cut()
+            proxy.heal()
+            client.sendto(b"lost", (host, int(port)))
+            while proxy.dropped == 1:
+                pass
             proxy.heal()
             client.sendto(b"again", (host, int(port)))
             assert server.recv(16) == b"again"

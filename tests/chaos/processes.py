@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import random
 import select
 import signal
 import socket
@@ -37,6 +39,12 @@ ROLES = ("dispatcher", "worker", "reader")
 
 _PACKAGE = str(Path(ms.__file__).parents[1])
 _CHAOS = str(Path(__file__).parents[1])
+
+
+#: Ports below those that Linux gives to sockets that ask for any port.
+_PORTS = range(12_000, 32_000)
+_taken: set[int] = set()
+_lock = threading.Lock()
 
 
 class Hang(AssertionError):
@@ -262,11 +270,19 @@ class Cluster:
 
 
 def free_port() -> int:
-    """Returns a free UDP port of the loopback interface."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as bound:
-        bound.bind(("127.0.0.1", 0))
-        port: int = bound.getsockname()[1]
-        return port
+    """Returns a free UDP port of the loopback interface, which no later call returns.
+
+    The system gives ports of this range to no socket that asks for any port, so the port stays free until a process binds it.
+    """
+    while True:
+        port = random.choice(_PORTS)
+        with _lock, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as bound:
+            if port in _taken:
+                continue
+            with contextlib.suppress(OSError):
+                bound.bind(("127.0.0.1", port))
+                _taken.add(port)
+                return port
 
 
 def lines(ledger: Path) -> int:

@@ -8,7 +8,7 @@ import threading
 from types import TracebackType
 from typing import Self
 
-#: The maximum number of clients, each of which has a socket. A round has fewer than ten clients.
+#: The maximum number of clients, each of which has a socket. A round has fewer than fifty clients.
 CLIENTS_MAX = 256
 #: The size of the largest datagram in bytes.
 DATAGRAM_MAX = 65_536
@@ -26,19 +26,24 @@ class Proxy:
         self._selector.register(self._front, selectors.EVENT_READ)
         self._backs: dict[tuple[str, int], socket.socket] = {}
         self._clients: dict[socket.socket, tuple[str, int]] = {}
-        self._cut, self._stop = threading.Event(), threading.Event()
+        #: The number of cuts that are not healed. Several faults may cut one link at the same time.
+        self._cuts = 0
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
         #: The number of datagrams that were dropped during a cut. A fault without dropped datagrams did not happen.
         self.dropped = 0
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def cut(self) -> None:
-        """Drops every datagram from now on."""
-        self._cut.set()
+        """Drops every datagram until :meth:`heal` is called as often as this method."""
+        with self._lock:
+            self._cuts += 1
 
     def heal(self) -> None:
-        """Forwards datagrams again."""
-        self._cut.clear()
+        """Ends one cut. The proxy forwards datagrams again if no other cut is left."""
+        with self._lock:
+            self._cuts -= 1
 
     def close(self) -> None:
         """Ends the proxy and its thread."""
@@ -67,7 +72,7 @@ class Proxy:
 
     def _relay(self, bound: socket.socket) -> None:
         datagram, source = bound.recvfrom(DATAGRAM_MAX)
-        if self._cut.is_set():
+        if self._cuts:
             self.dropped += 1
         elif bound is self._front:
             self._back(source).sendto(datagram, self._target)

@@ -45,6 +45,8 @@ class Round:
 def noticed(cluster: Cluster, address: str, fault_s: float) -> float:
     """Blocks until the status shows the worker as dead. Returns the seconds since the fault."""
     for status in cluster.statuses(f"the status does not show worker {address} as dead"):
-        if any(worker["address"] == address and worker["dead"] is not None for worker in status["workers"]):
+        # A worker that was declared dead before and came back has two rows.
+        are_dead = [worker["dead"] is not None for worker in status["workers"] if worker["address"] == address]
+        if are_dead and all(are_dead):
             return time.monotonic() - fault_s
     raise AssertionError("the statuses ended without an error")
