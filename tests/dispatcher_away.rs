@@ -118,11 +118,11 @@ fn exact_readers_read_on_without_a_dispatcher() {
             }
             from + count
         };
-        let next = taken(200, 0);
+        let next = taken(400, 0);
         dispatcher.signal("KILL");
         drop(dispatcher);
-        // The workers hold half of the 800 remaining splits.
-        let next = taken(300, next);
+        // The workers hold half of the 600 remaining splits.
+        let next = taken(200, next);
         let _dispatcher = start();
         taken(ELEMENTS - next, next);
         assert!(reader.next_element().unwrap().is_none());

@@ -164,7 +164,7 @@ def test_orbax_restores_the_position_exactly(kind: str, tmp_path: Path) -> None:
     assert kind == "unordered" or found == whole(kind)
 
 
-@pytest.mark.parametrize("package", ["torch", "orbax"])
+@pytest.mark.parametrize("package", ["torch", "orbax", "accelerate", "transformers"])
 def test_the_code_of_the_guide_runs(package: str, tmp_path: Path) -> None:
     needs(package)
     marked = [code for reason, code in pages.blocks("guides/resume.md", "python") if f"needs {package}" in reason.lower()]
