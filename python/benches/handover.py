@@ -1,14 +1,15 @@
-"""What an element costs in Python: nanoseconds added to the Rust reader's, with elements at hand, and bytes a second.
+"""Measures the cost of an element in Python: the nanoseconds that Python adds to the Rust reader, and the bytes per second.
 
 Usage: python benches/handover.py [--seconds S] [--rounds N] [--json]
 
-``hand-over``: elements are taken one by one (``for element in elements: pass``), and as many by the same reader without making
-anything of them (``Elements.skip``), by turns; the difference is what Python adds, loop included. Time of this thread alone, in
-which the producer's is not counted. The arrays have 64 bytes, views 2 KiB; smaller ones are copied. Elements of torch are measured
-where torch is. ``quic`` and ``shm``: elements of 1 MiB from a worker in another process, taken by Python and by Rust, by turns.
-``state``: what a loader's ``state_dict`` and ``load_state_dict`` take in the middle of an epoch of a million samples.
+``hand-over``: Python takes elements one by one (``for element in elements: pass``). In turns with that, the same reader skips as many
+elements in Rust (``Elements.skip``). The difference is the time that Python adds, including the loop. Only the time of this thread counts,
+and not the time of the producer. Arrays have 64 bytes and are copied; views have 2 KiB. Elements of torch need torch.
+``quic`` and ``shm``: Python and Rust take elements of 1 MiB from a worker in another process, in turns.
+``state``: the time of a loader's ``state_dict`` and ``load_state_dict`` in the middle of an epoch of a million samples.
 
-Medians of the rounds, lowest to highest. Figures mean something in a release build on a quiet machine.
+The program prints the medians of the rounds, with the lowest and the highest value. Only a release build on a quiet machine gives
+meaningful figures.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ import millstream as ms
 MIB = 1 << 20
 COUNT = 50_000
 
-#: The most that may be added, in nanoseconds, and the least part of Rust's rate.
+#: The maximum time that Python may add to an element, in nanoseconds.
 ASKED_NS = {"numpy: array": 250, "numpy: dict of three": 500, "torch: dict of three": 1500}
+#: The minimum rate of Python as a share of the rate of Rust.
 ASKED_SHARE = 0.9
 
 ELEMENTS: dict[str, Any] = {
@@ -42,20 +44,20 @@ ELEMENTS: dict[str, Any] = {
 
 
 def thread_ns(work: Any, count: int) -> float:
-    """What this thread spends on each of so many."""
+    """Returns the nanoseconds of this thread for each of ``count`` elements."""
     began = time.thread_time_ns()
     work(count)
     return (time.thread_time_ns() - began) / count
 
 
 def take(elements: Any, count: int) -> None:
-    """Takes so many elements as a user does."""
+    """Takes ``count`` elements as a user does."""
     for _ in itertools.islice(elements, count):
         pass
 
 
 def handover(element: Any, output: str, rounds: int) -> list[dict[str, float]]:
-    """Nanoseconds an element: by Python, by Rust, and added."""
+    """Returns the nanoseconds for each element in each round: of Python, of Rust, and their difference."""
     elements: Any = iter(ms.Dataset.from_tensors(element).repeat().with_output(output))
     take(elements, COUNT // 5)
     found = []
@@ -68,7 +70,7 @@ def handover(element: Any, output: str, rounds: int) -> list[dict[str, float]]:
 
 
 def rate(elements: Any, seconds: float, take_some: Any) -> float:
-    """Bytes a second of elements of 1 MiB, taken so many at a time."""
+    """Returns the bytes per second of elements of 1 MiB. ``take_some`` takes 16 elements at a time."""
     began, count = time.monotonic(), 0
     while time.monotonic() - began < seconds:
         take_some(elements, 16)
@@ -77,9 +79,9 @@ def rate(elements: Any, seconds: float, take_some: Any) -> float:
 
 
 def transfer(protocol: str, seconds: float, rounds: int) -> tuple[str, list[dict[str, float]]]:
-    """By which way, and what Python takes of it beside Rust."""
+    """Returns the transport, and the rates of Python and Rust in each round."""
     with ms.local(workers=1) as service:
-        # Nothing that gets shorter on the way.
+        # Random bytes, because compression does not make them shorter.
         dataset = ms.Dataset.from_tensors(np.random.default_rng(0).integers(0, 256, MIB, np.uint8)).repeat()
         distribute = ms.service.distribute("parallel_epochs", service, data_transfer_protocol=protocol)
         elements: Any = iter(dataset.apply(distribute))
@@ -95,7 +97,7 @@ def transfer(protocol: str, seconds: float, rounds: int) -> tuple[str, list[dict
 
 
 def state(rounds: int) -> tuple[int, list[dict[str, float]]]:
-    """Bytes of a loader's state as JSON, and microseconds to take and to restore it."""
+    """Returns the bytes of a loader's state as JSON, and the microseconds for saving and loading it in each round."""
     loader = ms.DataLoader(range(1_000_000), 16, shuffle=True, output="numpy", dp_rank=0, dp_size=1)  # type: ignore[arg-type]
     reading = iter(loader)
     for _ in range(3):
@@ -119,17 +121,17 @@ def state(rounds: int) -> tuple[int, list[dict[str, float]]]:
 
 
 def said(rounds: list[dict[str, float]], name: str, scale: float = 1.0, digits: int = 0) -> str:
-    """The median with its spread."""
+    """Returns the median with the lowest and the highest value."""
     values = [one[name] / scale for one in rounds]
     return f"{statistics.median(values):.{digits}f} [{min(values):.{digits}f}-{max(values):.{digits}f}]"
 
 
 def main() -> None:
-    """Measures and prints."""
+    """Measures everything, and prints the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=1.0, help="of each round of a transfer")
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--json", action="store_true", help="one object a line")
+    parser.add_argument("--seconds", type=float, default=1.0, help="the seconds of each round of a transfer")
+    parser.add_argument("--rounds", type=int, default=9, help="the number of rounds")
+    parser.add_argument("--json", action="store_true", help="prints one JSON object in each line")
     arguments = parser.parse_args()
 
     outputs = ["numpy", *(["torch"] if importlib.util.find_spec("torch") else [])]

@@ -99,7 +99,7 @@ class Ways:
         Args:
             tf: TensorFlow, or the module that stands for it.
             statements: The program.
-            applied: What is applied to the dataset after so many statements.
+            applied: The functions that are applied to the dataset, by the number of executed statements.
         """
         outcome = Outcome()
         scope = {**self.names, "tf": tf}
