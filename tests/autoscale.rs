@@ -8,16 +8,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use millstream::client::{MaxOutstanding, Reader, ReaderConfig};
+use millstream::Service;
+use millstream::client::{MaxOutstanding, Reader};
 use millstream::control::{DispatcherConfig, Policy, ScalingConfig};
-use millstream::exactly_once::{ExactReader, ExactTerms};
-use millstream::pipeline::exec::Functions;
 use millstream::pipeline::graph::{Dataset, col};
-use millstream::{ReadRequest, Service};
 use tempfile::TempDir;
 
 use crate::source::tree::root;
 use crate::support::cluster::{Cluster, fresh_key, prompt};
+use crate::support::exact::{next_numbers, read_exactly_once};
 use crate::support::links::Mechanism;
 use crate::support::process::{Finished, Process, Running, finish, millstream};
 use crate::support::watchdog::WATCHDOG;
@@ -128,28 +127,15 @@ impl Trainer {
         let dataset = Dataset::range(0, 1 << 40, 1)
             .split_size(4096)
             .filter_expr((col("") % STRIDE).eq(0));
-        let graph = dataset.graph().expect("valid");
-        let graph = graph.for_exactly_once(7, &Functions::new()).expect("valid");
-        let dataset = service.register(graph.into(), None).expect("registered");
-        let request = ReadRequest::new(dataset, Policy::Dynamic).exactly_once(ExactTerms::new(7));
-        let config = ReaderConfig {
-            max_outstanding: MaxOutstanding::Elements(16),
-            ..ReaderConfig::default()
-        };
-        let mut reader = ExactReader::open(service, &request, 0, &config).expect("it serves");
+        let mut reader = read_exactly_once(service, dataset, 16);
         let (taken, is_slow, is_over) = <(Arc<AtomicU64>, Arc<AtomicBool>, Arc<AtomicBool>)>::default();
         let shared = (taken.clone(), is_slow.clone(), is_over.clone());
         let thread = thread::spawn(move || {
             let (taken, is_slow, is_over) = shared;
             let mut expected = 0;
             while !is_over.load(Ordering::Relaxed) {
-                let element = reader.next_element().expect("the reader proceeds");
-                let element = element.expect("there is more");
-                let component = element
-                    .component(ExactReader::FIRST_COMPONENT)
-                    .expect("a component");
-                for number in component.as_slice::<i64>().expect("numbers") {
-                    assert_eq!(*number, expected, "lost or repeated");
+                for number in next_numbers(&mut reader) {
+                    assert_eq!(number, expected, "lost or repeated");
                     expected += STRIDE;
                     taken.fetch_add(1, Ordering::Relaxed);
                 }

@@ -7,14 +7,13 @@ use std::time::{Duration, Instant};
 
 use millstream::client::{MaxOutstanding, OnLost, Reader, ReaderConfig};
 use millstream::control::Policy;
-use millstream::exactly_once::{ExactReader, ExactTerms};
 use millstream::link::LoadedKey;
-use millstream::pipeline::exec::Functions;
 use millstream::pipeline::graph::Dataset;
 use millstream::{ReadRequest, Service, ServiceConfig};
 
 use crate::support::cluster::{drain, fresh_key, numbers};
-use crate::support::mortal::lasting_address;
+use crate::support::exact::{next_numbers, read_exactly_once};
+use crate::support::mortal::Mortal;
 use crate::support::process::Process;
 use crate::support::proxy::Proxy;
 use crate::support::watched;
@@ -66,25 +65,14 @@ fn a_cut_off_dispatcher_loses_nothing() {
 #[test]
 fn readers_read_on_while_there_is_no_dispatcher() {
     watched("a dead dispatcher", || {
-        let (key, text) = fresh_key();
-        let folder = tempfile::tempdir().unwrap();
-        let address = lasting_address();
-        let start = || {
-            let folder = folder.path().to_str().unwrap();
-            Process::start(&text, &["dispatcher", "--bind", &address, "--work-dir", folder])
-        };
-        let dispatcher = start();
-        let _workers: Vec<Process> = (0..WORKERS)
-            .map(|_| Process::start(&text, &["worker", "--dispatcher", &address]))
-            .collect();
-        let service = Service::connect(&key, &address, ServiceConfig::default()).unwrap();
+        let killable = Killable::new();
+        let service = killable.service();
         let mut reader = read(&service);
         let mut seen = train(&mut reader, 200);
-        dispatcher.signal("KILL");
-        drop(dispatcher);
+        killable.dispatcher.kill();
         // The workers hold half of the 800 remaining splits.
         seen.extend(train(&mut reader, 300));
-        let _dispatcher = start();
+        killable.dispatcher.revive();
         seen.extend(drain(&mut reader));
         assert_eq!(reader.stats().lost_splits, []);
         each_came_once(&seen);
@@ -96,35 +84,22 @@ fn readers_read_on_while_there_is_no_dispatcher() {
 #[test]
 fn exact_readers_read_on_without_a_dispatcher() {
     watched("a dead dispatcher of an exactly-once job", || {
-        let (key, text) = fresh_key();
-        let folder = tempfile::tempdir().unwrap();
-        let address = lasting_address();
-        let start = || {
-            let folder = folder.path().to_str().unwrap();
-            Process::start(&text, &["dispatcher", "--bind", &address, "--work-dir", folder])
-        };
-        let dispatcher = start();
-        let _workers: Vec<Process> = (0..WORKERS)
-            .map(|_| Process::start(&text, &["worker", "--dispatcher", &address]))
-            .collect();
-        let service = Service::connect(&key, &address, ServiceConfig::default()).unwrap();
-        let mut reader = read_exactly_once(&service);
-        let mut taken = |count: i64, from: i64| {
-            for expected in from..from + count {
-                let element = reader.next_element().unwrap().expect("there is more");
-                let numbers = element.component(ExactReader::FIRST_COMPONENT).unwrap();
-                assert_eq!(numbers.as_slice::<i64>().unwrap(), [expected]);
+        let killable = Killable::new();
+        let service = killable.service();
+        let dataset = Dataset::range(0, ELEMENTS, 1).split_size(1);
+        let mut reader = read_exactly_once(&service, dataset, 8);
+        let mut take = |numbers: std::ops::Range<i64>| {
+            for expected in numbers {
+                assert_eq!(next_numbers(&mut reader), [expected]);
                 std::thread::sleep(STEP);
             }
-            from + count
         };
-        let next = taken(400, 0);
-        dispatcher.signal("KILL");
-        drop(dispatcher);
+        take(0..400);
+        killable.dispatcher.kill();
         // The workers hold half of the 600 remaining splits.
-        let next = taken(200, next);
-        let _dispatcher = start();
-        taken(ELEMENTS - next, next);
+        take(400..600);
+        killable.dispatcher.revive();
+        take(600..ELEMENTS);
         assert!(reader.next_element().unwrap().is_none());
     });
 }
@@ -173,6 +148,34 @@ fn closing_waits_for_no_dispatcher() {
     });
 }
 
+/// Workers, and a dispatcher that can be killed and started again with its records.
+struct Killable {
+    key: LoadedKey,
+    dispatcher: Mortal,
+    _folder: tempfile::TempDir,
+    _workers: Vec<Process>,
+}
+
+impl Killable {
+    fn new() -> Killable {
+        let (key, text) = fresh_key();
+        let folder = tempfile::tempdir().unwrap();
+        let dispatcher = Mortal::start(&text, folder.path(), &[]);
+        let worker = || Process::start(&text, &["worker", "--dispatcher", &dispatcher.address]);
+        let workers = std::iter::repeat_with(worker).take(WORKERS).collect();
+        Killable {
+            key,
+            dispatcher,
+            _folder: folder,
+            _workers: workers,
+        }
+    }
+
+    fn service(&self) -> Service {
+        Service::connect(&self.key, &self.dispatcher.address, ServiceConfig::default()).unwrap()
+    }
+}
+
 /// Workers, and a dispatcher whose network can be cut.
 struct Away {
     key: LoadedKey,
@@ -218,18 +221,6 @@ fn read(service: &Service) -> Reader {
         ..ReaderConfig::default()
     };
     service.read(job, 0, &config).unwrap()
-}
-
-fn read_exactly_once(service: &Service) -> ExactReader {
-    let graph = Dataset::range(0, ELEMENTS, 1).split_size(1).graph().unwrap();
-    let graph = graph.for_exactly_once(7, &Functions::new()).unwrap();
-    let dataset = service.register(graph.into(), None).unwrap();
-    let request = ReadRequest::new(dataset, Policy::Dynamic).exactly_once(ExactTerms::new(7));
-    let config = ReaderConfig {
-        max_outstanding: MaxOutstanding::Elements(8),
-        ..ReaderConfig::default()
-    };
-    ExactReader::open(service, &request, 0, &config).unwrap()
 }
 
 /// Takes up to `elements` elements, and spends time on each of them.

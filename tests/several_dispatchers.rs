@@ -10,15 +10,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use millstream::client::{MaxOutstanding, ReaderConfig};
-use millstream::control::Policy;
-use millstream::exactly_once::{ExactReader, ExactTerms};
-use millstream::pipeline::exec::Functions;
 use millstream::pipeline::graph::Dataset;
-use millstream::{ReadRequest, Service, ServiceConfig};
+use millstream::{Service, ServiceConfig};
 use millstream_testkit::EtcdCluster;
 
 use crate::support::cluster::fresh_key;
+use crate::support::exact;
 use crate::support::mortal::lasting_address;
 use crate::support::process::{Process, finish, millstream};
 use crate::support::{watched, watched_for};
@@ -133,24 +130,15 @@ impl Trainer {
 /// repeated.
 fn read_exactly_once(service: &Service, stop: &AtomicBool) -> Vec<Duration> {
     const NUMBERS: i64 = 100_000_000;
-    let graph = Dataset::range(0, NUMBERS, 1).split_size(4).graph().unwrap();
-    let graph = graph.for_exactly_once(7, &Functions::new()).unwrap();
-    let dataset = service.register(graph.into(), None).unwrap();
-    let request = ReadRequest::new(dataset, Policy::Dynamic).exactly_once(ExactTerms::new(7));
-    let config = ReaderConfig {
-        max_outstanding: MaxOutstanding::Elements(64),
-        ..ReaderConfig::default()
-    };
-    let mut reader = ExactReader::open(service, &request, 0, &config).unwrap();
+    let mut reader = exact::read_exactly_once(service, Dataset::range(0, NUMBERS, 1).split_size(4), 64);
     let mut waits = Vec::new();
     let mut expected = 0;
     while !stop.load(Ordering::Relaxed) {
         let began = Instant::now();
-        let element = reader.next_element().unwrap().expect("there is more");
+        let numbers = exact::next_numbers(&mut reader);
         waits.push(began.elapsed());
-        let numbers = element.component(ExactReader::FIRST_COMPONENT).unwrap();
-        for number in numbers.as_slice::<i64>().unwrap() {
-            assert_eq!(*number, expected, "lost or repeated");
+        for number in numbers {
+            assert_eq!(number, expected, "lost or repeated");
             expected += 1;
         }
         thread::sleep(STEP);

@@ -6,14 +6,13 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use millstream::ReadRequest;
 use millstream::client::{MaxOutstanding, ReadError, ReaderConfig};
 use millstream::control::{IterationStatus, Policy, TaskStatus};
-use millstream::exactly_once::{ExactReader, ExactTerms};
 use millstream::pipeline::exec::{Functions, PreparedMap};
 use millstream::pipeline::graph::{Dataset, Params};
 
 use crate::support::cluster::{Cluster, number, numbers};
+use crate::support::exact;
 use crate::support::links::Mechanism;
 use crate::support::process::{finish, millstream};
 use crate::support::{eventually, watched};
@@ -181,15 +180,11 @@ fn early_elements_are_not_yet_the_trainers() {
             Dataset::range(0, 1 << 40, 1)
                 .split_size(10)
                 .map_declared("work", Params::none(), number());
-        let graph = dataset.graph().expect("valid");
-        let graph = graph.for_exactly_once(7, &functions()).expect("valid");
-        let dataset = cluster.service().register(graph.into(), None).expect("a dataset");
-        let request = ReadRequest::new(dataset, Policy::Dynamic).exactly_once(ExactTerms::new(7));
         let config = ReaderConfig {
             max_outstanding: MaxOutstanding::Elements(16),
             ..ReaderConfig::default()
         };
-        let mut reader = ExactReader::open(cluster.service(), &request, 0, &config).expect("it serves");
+        let mut reader = exact::open(cluster.service(), dataset, &functions(), &config);
         let canceller = reader.reader().canceller();
         let (taken, takes) = mpsc::channel();
         let reading = thread::spawn(move || {

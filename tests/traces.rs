@@ -5,10 +5,8 @@ use std::net::TcpListener;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use millstream::ReadRequest;
 use millstream::client::{MaxOutstanding, ReaderConfig};
 use millstream::control::Policy;
-use millstream::exactly_once::{ExactReader, ExactTerms};
 use millstream::link::EndpointConfig;
 use millstream::pipeline::exec::Functions;
 use millstream::pipeline::graph::{Dataset, Params};
@@ -16,6 +14,7 @@ use millstream::trace::{OtlpConfig, SampleRatio};
 
 use crate::support::cluster::{Cluster, drain, fresh_key, number, working};
 use crate::support::collector::{Collector, ReceivedSpan};
+use crate::support::exact;
 use crate::support::http::free_port;
 use crate::support::links::Mechanism;
 use crate::support::process::{Process, finish, millstream};
@@ -290,19 +289,13 @@ fn waits_for_earlier_elements_are_spans() {
         let cluster = Cluster::plain(Mechanism::Quic, 2);
         let config = OtlpConfig::named(collector.url(), SampleRatio::ALL, "test", "test");
         let tracer = config.start().expect("an export");
-        let graph = Dataset::range(0, 4000, 1).split_size(20).graph().expect("valid");
-        let graph = graph.for_exactly_once(7, &Functions::new()).expect("valid");
-        let dataset = cluster
-            .service()
-            .register(graph.into(), None)
-            .expect("registered");
-        let request = ReadRequest::new(dataset, Policy::Dynamic).exactly_once(ExactTerms::new(7));
+        let dataset = Dataset::range(0, 4000, 1).split_size(20);
         let config = ReaderConfig {
             max_outstanding: MaxOutstanding::Elements(256),
             tracer: tracer.clone(),
             ..ReaderConfig::default()
         };
-        let mut reader = ExactReader::open(cluster.service(), &request, 0, &config).expect("it serves");
+        let mut reader = exact::open(cluster.service(), dataset, &Functions::new(), &config);
         let mut count = 0;
         while reader.next_element().expect("the reader proceeds").is_some() {
             count += 1;

@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 
 use millstream::client::{MaxOutstanding, ReaderConfig};
 use millstream::control::{DatasetId, Policy};
-use millstream::exactly_once::{ExactReader, ExactTerms};
+use millstream::exactly_once::ExactReader;
 use millstream::link::{ClusterKey, KeySource, Role};
-use millstream::pipeline::exec::Functions;
 use millstream::pipeline::graph::Dataset;
 use millstream::{ReadRequest, Service, ServiceConfig};
 use tempfile::TempDir;
 
 use crate::support::cluster::numbers;
+use crate::support::exact::{next_numbers, read_exactly_once};
 use crate::support::mortal::lasting_address;
 use crate::support::process::{Finished, Running, finish, millstream, signal};
 use crate::support::{eventually, watchdog, watched};
@@ -202,14 +202,8 @@ struct Trainer {
 
 impl Trainer {
     fn start(service: &Service) -> Self {
-        let graph = Dataset::range(0, ENDLESS, 1)
-            .split_size(4)
-            .graph()
-            .expect("valid");
-        let graph = graph.for_exactly_once(7, &Functions::new()).expect("valid");
-        let dataset = service.register(graph.into(), None).expect("registered");
-        let request = ReadRequest::new(dataset, Policy::Dynamic).exactly_once(ExactTerms::new(7));
-        let reader = ExactReader::open(service, &request, 0, &few_elements()).expect("it serves");
+        let dataset = Dataset::range(0, ENDLESS, 1).split_size(4);
+        let reader = read_exactly_once(service, dataset, 16);
         Self { reader, expected: 0 }
     }
 
@@ -217,13 +211,8 @@ impl Trainer {
     fn take(&mut self, count: i64) {
         let end = self.expected + count;
         while self.expected < end {
-            let element = self.reader.next_element().expect("the reader proceeds");
-            let element = element.expect("there is more");
-            let component = element
-                .component(ExactReader::FIRST_COMPONENT)
-                .expect("a component");
-            for number in component.as_slice::<i64>().expect("numbers") {
-                assert_eq!(*number, self.expected, "lost or repeated");
+            for number in next_numbers(&mut self.reader) {
+                assert_eq!(number, self.expected, "lost or repeated");
                 self.expected += 1;
             }
         }

@@ -20,6 +20,7 @@ pub(crate) mod cluster;
 pub(crate) mod collector;
 pub(crate) mod consumers;
 pub(crate) mod elements;
+pub(crate) mod exact;
 pub(crate) mod hand_written;
 pub(crate) mod http;
 pub(crate) mod links;

@@ -38,9 +38,19 @@ impl Mortal {
 
     /// Kills the dispatcher with SIGKILL, and starts it again at once.
     pub(crate) fn kill_and_revive(&self) {
-        let mut running = self.running.lock().expect("nobody panicked with it");
-        drop(running.take());
-        *running = Some(begin(&self.key, &self.arguments, &self.address));
+        self.kill();
+        self.revive();
+    }
+
+    /// Kills the dispatcher with SIGKILL.
+    pub(crate) fn kill(&self) {
+        drop(self.running.lock().expect("nobody panicked with it").take());
+    }
+
+    /// Starts the dispatcher again after a kill, with its records.
+    pub(crate) fn revive(&self) {
+        let revived = begin(&self.key, &self.arguments, &self.address);
+        *self.running.lock().expect("nobody panicked with it") = Some(revived);
     }
 }
 
