@@ -76,7 +76,7 @@ def exactly_once_storm(cluster: Cluster, kind: str, chance: random.Random, *, in
 
 def exactly_once_cut_links(cluster: Cluster, kind: str, chance: random.Random, *, in_order: bool = True) -> Round:
     """Cuts the links of the dispatcher, of a worker to the dispatcher, and of a worker to its trainers, and kills a worker."""
-    cluster.link()
+    cluster.link_through_proxies()
     epoch = Epoch(cluster, kind, chance, in_order=in_order)
     epoch.start(1)
     with Storm(epoch, chance, (worker_killed, *CUTS)) as storm:
@@ -105,7 +105,7 @@ def exactly_once_trainers(cluster: Cluster, kind: str, chance: random.Random, *,
     finishes its part of the epoch before the others die. On average, half of the rounds also cut links.
     """
     if chance.random() < 0.5:
-        cluster.link()
+        cluster.link_through_proxies()
     epoch = Epoch(cluster, "loader", chance, in_order=in_order)
     if kind == "map":
         return _trainers_die(epoch, chance, [1, 1, 1])

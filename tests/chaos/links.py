@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
 
 from .proxy import Proxy
 
@@ -37,9 +35,7 @@ class Links:
         """Returns all links of the dispatcher."""
         return [self.trainers, *(links.to_dispatcher for links in list(self.workers.values()))]
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, _kind: type[BaseException] | None, _error: object, _trace: TracebackType | None) -> None:
+    def close(self) -> None:
+        """Ends all proxies."""
         for proxy in (*self.of_dispatcher(), *(links.to_trainers for links in self.workers.values())):
             proxy.close()

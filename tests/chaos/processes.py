@@ -151,7 +151,7 @@ class Cluster:
         for process in reversed(self.processes):
             process.end()
         if self.links is not None:
-            self.links.__exit__(None, None, None)
+            self.links.close()
 
     @property
     def address(self) -> str:
@@ -163,11 +163,10 @@ class Cluster:
         self.store = store
         self.addresses += [f"127.0.0.1:{free_port()}" for _ in range(dispatchers - len(self.addresses))]
 
-    def link(self) -> Links:
-        """Lets processes that are started from now on reach each other through links that can be cut. Returns the links."""
+    def link_through_proxies(self) -> None:
+        """Lets processes that are started from now on reach each other through links that can be cut."""
         assert len(self.addresses) == 1, "the links lead to one dispatcher"
         self.links = Links(self.address)
-        return self.links
 
     def dispatcher(self, *settings: str, number: int = 0) -> Process:
         """Starts a dispatcher with the records of the dispatcher before it, and waits until it listens."""

@@ -79,10 +79,13 @@ impl Ledger {
     /// plan. In any order, it must be the next one of its split. Panics for any other element.
     pub(super) fn deliver(&mut self, rank: u64, entry: Entry) {
         let (plan, handed) = (&self.plans[rank as usize], &self.handed[rank as usize]);
-        let mut of_split = plan.iter().filter(|planned| planned.0 == entry.0);
-        let expected = match self.is_any_order {
-            true => of_split.find(|planned| !handed.contains(planned)),
-            false => plan.get(handed.len()),
+        let is_left = |planned: &&Entry| !handed.contains(planned);
+        let (first, expected) = match self.is_any_order {
+            true => {
+                let mut of_split = plan.iter().filter(|planned| planned.0 == entry.0);
+                (plan.iter().find(is_left), of_split.find(is_left))
+            }
+            false => (plan.get(handed.len()), plan.get(handed.len())),
         };
         if expected != Some(&entry) {
             let is_had = handed.contains(&entry) || self.had.contains(&entry);
@@ -94,8 +97,7 @@ impl Ledger {
             let count = handed.len();
             panic!("trainer {rank}: element {entry:?} {kind}: expected {expected:?} after {count} elements");
         }
-        let is_first = |planned: &&Entry| !handed.contains(planned);
-        self.tally.ahead += u64::from(plan.iter().find(is_first) != Some(&entry));
+        self.tally.ahead += u64::from(first != Some(&entry));
         self.handed[rank as usize].push(entry);
         self.tally.delivered += 1;
     }
