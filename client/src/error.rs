@@ -16,7 +16,7 @@ pub enum ReadError {
         /// The worker that ran the task.
         worker: String,
         /// The failure that the worker reported.
-        failure: Failure,
+        failure: Box<Failure>,
     },
     /// A worker cannot be reached, although the dispatcher considers it alive.
     #[error(
@@ -163,7 +163,7 @@ impl ReadError {
     pub(crate) fn task(worker: &str, message: &str) -> Self {
         Self::Task {
             worker: worker.to_owned(),
-            failure: Failure::new("task", message, "", ""),
+            failure: Box::new(Failure::new("task", message, "", "")),
         }
     }
 }

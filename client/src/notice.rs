@@ -64,6 +64,22 @@ pub enum Notice {
         /// The number of the split in the source.
         split: u64,
     },
+    /// An operation failed at an element of an exactly-once job, and another attempt follows.
+    ElementFailed {
+        /// The number of failures of the element so far.
+        failures: u32,
+        /// The failure, with the worker and the origin of the element.
+        reason: String,
+    },
+    /// An exactly-once job leaves an element out, because an operation failed at it in all attempts.
+    ElementQuarantined {
+        /// The number of the split in the source.
+        split: u64,
+        /// The number of elements that this pass leaves out so far.
+        quarantined: u64,
+        /// The last failure, with the worker and the origin of the element.
+        reason: String,
+    },
 }
 
 impl fmt::Display for Notice {
@@ -104,6 +120,19 @@ impl fmt::Display for Notice {
                 f,
                 "split {split} was skipped, because several workers died while they read it; its remaining elements are missing in this \
                  epoch"
+            ),
+            Self::ElementFailed { failures, reason } => write!(
+                f,
+                "an element failed (attempt {failures}), and is computed again: {reason}"
+            ),
+            Self::ElementQuarantined {
+                split,
+                quarantined,
+                reason,
+            } => write!(
+                f,
+                "an element of split {split} is missing in this epoch, because it failed in all attempts: {reason}. The epoch has left out \
+                 {quarantined} so far"
             ),
         }
     }

@@ -9,7 +9,7 @@ use minicbor::{Decode, Encode};
 ///
 /// The job reads the splits `first`, `first + step`, `first + 2 * step`, and so on. The elements of a split
 /// depend only on the dataset, the seed, the repetition and the split.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Encode, Decode)]
 pub struct ExactlyOnce {
     /// The seed of all random draws of the job's pipeline.
     #[n(0)]
@@ -28,6 +28,21 @@ pub struct ExactlyOnce {
     /// begins an epoch, or if the sources have no files.
     #[n(4)]
     pub files: Option<u64>,
+    /// The elements that workers leave out, because an operation failed at them in earlier jobs of the epoch
+    /// (C16.12). `None` if the job leaves out no such element, and failures name no element.
+    #[n(5)]
+    pub quarantine: Option<Vec<QuarantinedElement>>,
+}
+
+/// An element that the workers of an exactly-once job leave out (C16.12).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
+pub struct QuarantinedElement {
+    /// The number of the split in the source.
+    #[n(0)]
+    pub split: u64,
+    /// The id of the element in its split, which also names the operation that failed.
+    #[n(1)]
+    pub id: u64,
 }
 
 /// The limits on poison splits, whose workers die while they read them (C16.7).
@@ -72,8 +87,12 @@ impl ExactlyOnce {
             step: 1,
             poison: PoisonLimits::default(),
             files: None,
+            quarantine: None,
         }
     }
+
+    /// Maximum number of elements that a job leaves out, because each task of the job receives their ids.
+    pub const QUARANTINED_MAX: usize = 256;
 
     /// Returns the index in the source of the split with this index in the job. The result saturates.
     pub fn source_index(&self, index: u64) -> u64 {
@@ -93,13 +112,20 @@ impl fmt::Display for ExactlyOnce {
                 max_skips,
             },
             files,
+            quarantine,
         } = self;
         write!(
             f,
             "seed {seed}, splits from {first} in steps of {step}, at most {max_deaths} deaths and {max_skips} \
              skipped splits"
         )?;
-        files.map_or(Ok(()), |files| write!(f, ", files {files:016x}"))
+        if let Some(files) = files {
+            write!(f, ", files {files:016x}")?;
+        }
+        if let Some(elements) = quarantine {
+            write!(f, ", {} quarantined elements", elements.len())?;
+        }
+        Ok(())
     }
 }
 
@@ -159,11 +185,9 @@ mod tests {
     #[test]
     fn absurd_indices_saturate() {
         let once = ExactlyOnce {
-            seed: 0,
             first: 3,
             step: u64::MAX,
-            poison: PoisonLimits::default(),
-            files: None,
+            ..ExactlyOnce::whole(0)
         };
         assert_eq!(once.source_index(0), 3);
         assert_eq!(once.source_index(9), u64::MAX);

@@ -375,7 +375,8 @@ impl JobParameters {
     /// Returns a text for each difference between these parameters and `wanted`; empty if both are equal.
     pub(crate) fn differences(&self, wanted: &JobParameters) -> Vec<String> {
         let consumers = |count: Option<u32>| count.map_or("none".to_owned(), |count| count.to_string());
-        let once = |once: Option<ExactlyOnce>| once.map_or("none".to_owned(), |once| once.to_string());
+        let once =
+            |once: &Option<ExactlyOnce>| once.as_ref().map_or("none".to_owned(), |once| once.to_string());
         let pairs = [
             ("dataset", self.dataset.to_string(), wanted.dataset.to_string()),
             (
@@ -404,7 +405,11 @@ impl JobParameters {
                 wanted.abandoned.to_string(),
             ),
             ("in_order", self.in_order.to_string(), wanted.in_order.to_string()),
-            ("exactly_once", once(self.exactly_once), once(wanted.exactly_once)),
+            (
+                "exactly_once",
+                once(&self.exactly_once),
+                once(&wanted.exactly_once),
+            ),
         ];
         pairs
             .into_iter()

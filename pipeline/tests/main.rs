@@ -35,6 +35,7 @@
 //! - `promises`: rules that every operation must satisfy
 //! - `parts`: files that are read in parts
 //! - `randomness`: draws that repeat, and draws that differ
+//! - `quarantine`: elements that failed, which later attempts at their split leave out
 //! - `records`: record files
 //! - `rewrites`: graphs that are rewritten before their execution
 //! - `rows`: rows of batches are computed directly in the batch
@@ -122,6 +123,7 @@ mod parts;
     feature = "webdataset"
 ))]
 mod promises;
+mod quarantine;
 mod randomness;
 #[cfg(feature = "records")]
 mod records;

@@ -25,7 +25,7 @@ from ._positions import Delivered
 from ._ranks import Rank
 from ._steps import Steps
 from .errors import InternalError, InvalidArgumentError, OutOfRangeError
-from .service import DEATHS_DEFAULT, ExactTerms, distribute_exactly, unfit_limits
+from .service import ExactLimits, ExactTerms, distribute_exactly
 
 __all__ = ["CountedLoading", "ExactLoading", "LoadingTerms", "UnorderedLoading", "chosen_loading"]
 
@@ -47,35 +47,33 @@ class LoadingTerms:
         rank: The number of this trainer, and the number of trainers.
         last_batch: The end of an epoch, as in ``ms.DataLoader``.
         in_order: Whether the order is fixed.
-        max_skips: The number of splits that an epoch may skip because they end their workers.
-        max_deaths: The number of dead workers after which a split is given up. Each of them held the split when it died.
+        limits: The limits on splits that end their workers, and on elements that fail.
     """
 
     seed: int
     rank: Rank
     last_batch: str | None = None
     in_order: bool = True
-    max_skips: int = 0
-    max_deaths: int = DEATHS_DEFAULT
+    limits: ExactLimits = ExactLimits()
 
 
 def chosen_loading(dataset: Dataset, terms: LoadingTerms, visitation: str | None, on_workers: bool) -> ExactLoading | None:
     """Returns the batches of a trainer that reads exactly once; ``None`` if the loader reads with the guarantees of the sharding policy.
 
     Raises:
-        InvalidArgumentError: The dataset cannot be read exactly once, or ``max_skips`` or ``max_deaths`` is out of range or belongs to another reading.
+        InvalidArgumentError: The dataset cannot be read exactly once, or a limit is out of range or belongs to another reading.
     """
-    max_skips, max_deaths = terms.max_skips, terms.max_deaths
-    if unfit := unfit_limits(max_skips, max_deaths):
+    if unfit := terms.limits.unfit():
         raise InvalidArgumentError(unfit)
     exact, warning = None, ""
     if visitation == "exactly_once":
         exact = exact_loading(dataset, terms)
     elif visitation is None and on_workers:
         exact, warning = exact_by_default(dataset, terms)
-    for name, value, default in (("max_skips", max_skips, 0), ("max_deaths", max_deaths, DEATHS_DEFAULT)):
-        if value != default and exact is None:
-            raise InvalidArgumentError(f"{name}={value} needs exactly-once reading: pass visitation='exactly_once', or leave {name} out")
+    given = terms.limits.given()
+    if given and exact is None:
+        name = given.partition("=")[0]
+        raise InvalidArgumentError(f"{given} needs exactly-once reading: pass visitation='exactly_once', or leave {name} out")
     if warning:
         _LOG.warning("%s", warning)
     return exact
@@ -101,21 +99,19 @@ def exact_by_default(dataset: Dataset, terms: LoadingTerms) -> tuple[ExactLoadin
 def exact_loading(dataset: Dataset, terms: LoadingTerms) -> ExactLoading:
     """Returns the batches of a trainer. In a fixed order the positions are computed if the dataset determines the number of batches.
 
-    With ``max_skips`` the number of batches is unknown, because a skipped split has fewer of them.
+    With ``max_skips`` or ``max_quarantined`` the number of batches is unknown, because splits may have fewer of them.
 
     Raises:
         InvalidArgumentError: The dataset cannot be read exactly once, or ``last_batch`` needs the number of batches and it is unknown.
     """
-    last_batch, max_skips = terms.last_batch, terms.max_skips
+    last_batch, unknown = terms.last_batch, terms.limits.unknown_lengths()
     if last_batch == "FILL":
         raise InvalidArgumentError("last_batch='FILL' repeats batches, which visitation='exactly_once' excludes: use 'PARTIAL' or 'DROP'")
     exact = dataset._executed.exactly_once(terms.seed)
     counts, is_endless = exact.split_counts(), exact.cardinality == INFINITE_CARDINALITY
-    if max_skips and last_batch == "DROP":
-        raise InvalidArgumentError(
-            f"last_batch='DROP' needs the number of batches, which max_skips={max_skips} makes unknown: use last_batch='PARTIAL'"
-        )
-    if max_skips:
+    if unknown and last_batch == "DROP":
+        raise InvalidArgumentError(f"last_batch='DROP' needs the number of batches, which {unknown} makes unknown: use last_batch='PARTIAL'")
+    if unknown:
         counts = None
     if counts is None and last_batch == "DROP":
         raise InvalidArgumentError(
@@ -184,8 +180,8 @@ class ExactLoading(StreamLoading):
     def _elements(self, epoch: int, place: Place, service: Any, output: str, *, is_placed: bool) -> Any:
         """Opens a job that continues at a place."""
         own = self._rank.dp_rank, self._rank.dp_size
-        limits = self._terms.max_skips, self._terms.max_deaths
-        terms = ExactTerms(self._seed, *own, place.split, place.had, is_placed, *limits, self._is_any_order, place.files)
+        begins = place.split, place.had
+        terms = ExactTerms(self._seed, *own, *begins, is_placed, self._terms.limits, self._is_any_order, place.files, place.quarantined)
         dataset = self._dataset.apply(distribute_exactly(service, terms)).with_output(output)
         return dataset._pass(epoch)
 
@@ -216,18 +212,21 @@ class ExactLoading(StreamLoading):
 
     def lineage(self, epoch: int, step: int, at: Callable[[], Any], timeout_s: float) -> Lineage:
         """Returns the records of the batch of a step. ``at`` returns the service, if batches must be read to find the answer."""
-        split, position = self._element(epoch, step, at, timeout_s)
+        split, position, is_reduced = self._element(epoch, step, at, timeout_s)
         if self._records is None or self._records[0] != epoch:
             self._records = epoch, EpochLineage.open(self._dataset._executed.exactly_once(self._seed), epoch)
-        return Lineage(epoch, step, self._rank.dp_rank, (part_of(self._records[1], split, position),))
+        return Lineage(epoch, step, self._rank.dp_rank, (part_of(self._records[1], split, position, is_reduced=is_reduced),))
 
-    def _element(self, epoch: int, step: int, at: Callable[[], Any], timeout_s: float) -> tuple[int, int]:
-        """Returns the split of a step's batch, and its position in the split. Reads batches if the loader has not delivered the step lately."""
+    def _element(self, epoch: int, step: int, at: Callable[[], Any], timeout_s: float) -> tuple[int, int, bool]:
+        """Returns the split of a step's batch, its position in the split, and whether the split leaves elements out.
+
+        Reads batches if the loader has not delivered the step lately.
+        """
         data = self._places.get((epoch, step + 1))
         return self._read_element(epoch, step, at, timeout_s) if data is None else element_of(data)
 
-    def _read_element(self, epoch: int, step: int, at: Callable[[], Any], timeout_s: float) -> tuple[int, int]:
-        """Returns the split and the position of a step's batch by reading from the nearest known place on."""
+    def _read_element(self, epoch: int, step: int, at: Callable[[], Any], timeout_s: float) -> tuple[int, int, bool]:
+        """Returns the split, the position and the completeness of a step's batch by reading from the nearest known place on."""
         self._check_start(epoch, step)
         first, place = self._start(epoch)
         first = max([known for known_epoch, known in list(self._places) if known_epoch == epoch and known <= step], default=first)
@@ -291,7 +290,13 @@ class ExactLoading(StreamLoading):
                 "the state belongs to a dataset with another source, or with other operations that decide the order of elements, so its position stands "
                 "for other elements here: load it with the dataset for which it was saved. To load it anyway, remove its entries 'dataset' and 'checksum'"
             )
-        self._resumes = int(state["epoch"]), step, Place.from_state(state)
+        place = Place.from_state(state)
+        if has_position and place.quarantined and not self._terms.limits.max_quarantined:
+            raise InvalidArgumentError(
+                "the state was saved after elements had been left out, which decides the positions of later elements: pass max_quarantined, as the "
+                "loader did that saved the state"
+            )
+        self._resumes = int(state["epoch"]), step, place
         self._places.clear()
         return step
 
@@ -347,15 +352,15 @@ class CountedLoading(ExactLoading):
             return None
         return Place(*place_after(self._counts, (place.split, place.had), self._rank.dp_size, step - first))
 
-    def _element(self, epoch: int, step: int, at: Callable[[], Any], timeout_s: float) -> tuple[int, int]:
-        """Returns the split of a step's batch, and its position in the split, without reading."""
+    def _element(self, epoch: int, step: int, at: Callable[[], Any], timeout_s: float) -> tuple[int, int, bool]:
+        """Returns the split of a step's batch, and its position in the split, without reading. The split leaves nothing out."""
         self._check_start(epoch, step)
         steps, (first, place) = self.computed_steps(epoch), self._start(epoch)
         trainer = self._rank.dp_rank, self._rank.dp_size
         found = element_after(self._counts, (place.split, place.had), trainer, step - first) if step < steps else None
         if found is None:
             raise OutOfRangeError(f"step {step}: epoch {epoch} has {steps} steps on trainer {self._rank.dp_rank}")
-        return found
+        return *found, False
 
     def batches(self, epoch: int, delivered: Delivered, service: Any, output: str) -> Steps:
         """Returns the batches of an epoch that were not delivered."""
@@ -427,7 +432,7 @@ class UnorderedLoading(ExactLoading):
             del self._places[known]
         return self._placed_steps(epoch, first, place, 0, service, output)
 
-    def _read_element(self, epoch: int, step: int, at: Callable[[], Any], timeout_s: float) -> tuple[int, int]:
+    def _read_element(self, epoch: int, step: int, at: Callable[[], Any], timeout_s: float) -> tuple[int, int, bool]:
         """Raises an error, because the workers decide the order of batches."""
         steps = self._known_steps(epoch)
         if steps is not None and step >= steps[self._drops]:

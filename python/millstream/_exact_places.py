@@ -36,18 +36,21 @@ class Place:
     split: int = 0
     had: dict[int, int] = dataclasses.field(default_factory=dict)
     files: int | None = None
+    #: The elements that are left out, each with its split and its id.
+    quarantined: tuple[tuple[int, int], ...] = ()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Place:
         """Returns the position in the bytes that arrive before an element.
 
-        The numbers are the digest of the files, the split, the distance, the words of bits, and pairs of split and number. The element's own split
-        and position stand before these numbers.
+        The numbers are the digest of the files, the quarantined elements, the split, the distance, the words of bits, and pairs of split and number.
+        The element's own split and position stand before these numbers.
         """
-        _, _, files, split, step, words, *rest = struct.unpack(f"<{len(data) // 8}Q", data)
+        _, _, files, left_out, *rest = struct.unpack(f"<{len(data) // 8}Q", data)
+        quarantined, (split, step, words, *rest) = rest[: 2 * left_out], rest[2 * left_out :]
         bits = sum(word << 64 * at for at, word in enumerate(rest[:words]))
         pairs = rest[words:]
-        return cls(split, _merged(dict(zip(pairs[::2], pairs[1::2], strict=True)), split, step, bits), files or None)
+        return cls(split, _merged(dict(zip(pairs[::2], pairs[1::2], strict=True)), split, step, bits), files or None, _pairs(quarantined))
 
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> Place:
@@ -55,7 +58,8 @@ class Place:
         split, had = int(state["split"]), {int(split): int(count) for split, count in state.get("had", {}).items()}
         step, bits = state.get("done", (1, ""))
         files = state.get("files")
-        return cls(split, _merged(had, split, step, int.from_bytes(base64.b64decode(bits), "little")), None if files is None else int(files, 16))
+        quarantined = tuple((int(of_split), int(name, 16)) for of_split, name in state.get("quarantined", ()))
+        return cls(split, _merged(had, split, step, int.from_bytes(base64.b64decode(bits), "little")), None if files is None else int(files, 16), quarantined)
 
     def to_state(self) -> dict[str, Any]:
         """Returns the position as a part of a state. ``done`` has the distance of splits, and a bit for each split in base64."""
@@ -68,13 +72,24 @@ class Place:
             state["done"] = [step, base64.b64encode(bits).decode()]
         if self.files is not None:
             state["files"] = f"{self.files:016x}"
+        # Finished splits are not read again.
+        if quarantined := [[split, f"{name:x}"] for split, name in self.quarantined if split >= self.split]:
+            state["quarantined"] = quarantined
         return state
 
 
-def element_of(data: bytes) -> tuple[int, int]:
-    """Returns the split of an element and its position in the split, from the bytes that arrive before the element."""
+def element_of(data: bytes) -> tuple[int, int, bool]:
+    """Returns the split of an element, its position in the split, and whether the split leaves elements out.
+
+    Args:
+        data: The bytes that arrive before the element.
+    """
     split, position = struct.unpack_from("<2Q", data)
-    return split, position
+    return split, position, any(of_split == split for of_split, _ in Place.from_bytes(data).quarantined)
+
+
+def _pairs(numbers: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    return tuple(zip(numbers[::2], numbers[1::2], strict=True))
 
 
 def _merged(had: dict[int, int], split: int, step: int, bits: int) -> dict[int, int]:
@@ -119,7 +134,7 @@ def joined_states(states: Sequence[dict[str, Any]], trainers: int) -> dict[str, 
     if any(other != shared[0] for other in shared):
         raise InvalidArgumentError("the states belong to different epochs, seeds, datasets or versions: join states of one step")
     # The number of batches of a trainer holds for the earlier number of trainers.
-    first = {name: value for name, value in states[0].items() if name not in ("steps", "done")}
+    first = {name: value for name, value in states[0].items() if name not in ("steps", "done", "quarantined")}
     ordered = sorted(states, key=lambda state: int(state["trainer"]))
     places = [Place.from_state(state) for state in ordered]
     split, had = joined_places([(place.split, place.had) for place in places])
@@ -127,12 +142,13 @@ def joined_states(states: Sequence[dict[str, Any]], trainers: int) -> dict[str, 
     files = {place.files for place in places if place.files is not None}
     if len(files) > 1:
         raise InvalidArgumentError("the trainers read different files: restore the files of one trainer on all machines, and begin the epoch again")
+    quarantined = sorted({element for place in places for element in place.quarantined if element[0] >= split})
     joined = {
         **first,
         "step": max(state["step"] for state in states),
         # A trainer with fewer splits or batches ends the epoch before the others.
         "finished": all(state["finished"] for state in states),
-        **Place(split, had, *files).to_state(),
+        **Place(split, had, next(iter(files), None), tuple(quarantined)).to_state(),
         "trainers": trainers,
         "trainer": None,
     }

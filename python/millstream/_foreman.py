@@ -59,7 +59,11 @@ class _Foreman:
                     answer = self._answer(data, fds)
                 except OSError as error:
                     answer = _FAILED + str(error).encode()
-                self._control.send(answer)
+                try:
+                    self._control.send(answer)
+                except BrokenPipeError:
+                    # The worker has closed the socket, for example because the task was stopped.
+                    return
         finally:
             for child in list(self._children):
                 self._end(child, urgency=1)

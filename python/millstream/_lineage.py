@@ -105,8 +105,8 @@ class Lineage:
         return f"<millstream.Lineage of {self}>"
 
 
-def part_of(epoch: EpochLineage, split: int, position: int) -> LineagePart:
-    """Returns the part of a batch at a position of a split."""
+def part_of(epoch: EpochLineage, split: int, position: int, *, is_reduced: bool = False) -> LineagePart:
+    """Returns the part of a batch at a position of a split. A split that ``is_reduced`` leaves failed elements out."""
     positions, records, is_exact, file, byte_range = epoch.of(split, position)
     first, count = positions or (None, None)
     note = epoch.files_error or ""
@@ -114,6 +114,8 @@ def part_of(epoch: EpochLineage, split: int, position: int) -> LineagePart:
         note = "an operation such as a filter, or a shuffle with a buffer, decides which records of the split are in the batch"
         if records is None:
             note = "the dataset reads its source several times in different orders, so the records are unknown"
+    if is_reduced:
+        records, is_exact, note = None, False, "elements of the split were left out because they failed, so the records of its batches are unknown"
     known = None if records is None else tuple(records)
     return LineagePart(split, (position,), first, count, known, is_exact, file, byte_range, note)
 

@@ -38,7 +38,7 @@ from ._trace import MEMORY_BYTES, Trace
 from ._verdict import LoaderStats
 from ._waits import WaitClock
 from .errors import DataLossError, FailedPreconditionError, InvalidArgumentError, OutOfRangeError
-from .service import DEATHS_DEFAULT, ON_LOST, VISITATIONS
+from .service import DEATHS_DEFAULT, FAILURES_DEFAULT, ON_LOST, VISITATIONS, ExactLimits
 
 __all__ = ["DataLoader"]
 
@@ -112,6 +112,9 @@ class DataLoader:
             with ``"upstream"``, and the loader logs a warning with the reason.
         max_skips: The number of splits of an exactly-once epoch that may be skipped, as in ``ms.service.distribute``. ``len()`` is then unknown.
         max_deaths: The number of dead workers after which a split is given up, as in ``ms.service.distribute``.
+        max_quarantined: The number of elements of an exactly-once epoch that may be left out because they fail, as in ``ms.service.distribute``.
+            ``len()`` is then unknown.
+        max_failures: The number of failures after which an element is left out, as in ``ms.service.distribute``.
         name: The name of the loader in metrics, traces and notebooks. By default a number.
 
     Example:
@@ -153,6 +156,8 @@ class DataLoader:
         visitation: str | None = None,
         max_skips: int = 0,
         max_deaths: int = DEATHS_DEFAULT,
+        max_quarantined: int = 0,
+        max_failures: int = FAILURES_DEFAULT,
         name: str | None = None,
     ) -> None:
         if pin_memory:
@@ -200,18 +205,18 @@ class DataLoader:
         is_seeded = seed is not None or generator is not None
         if seed is None:
             seed = 0 if generator is None else int(generator.initial_seed())
+        limits = ExactLimits(max_skips, max_deaths, max_quarantined, max_failures)
         self._loading: Loading
         if isinstance(dataset, Dataset):
             _refuse_sample_arguments(batch_size, shuffle=shuffle, sampler=sampler, batch_sampler=batch_sampler, collate_fn=collate_fn)
             self.batch_size, last = None, last_batch or ("DROP" if drop_last else None)
-            exact_terms = LoadingTerms(seed, found, last, in_order, max_skips, max_deaths)
+            exact_terms = LoadingTerms(seed, found, last, in_order, limits)
             exact = chosen_loading(dataset, exact_terms, visitation, service is not None or num_workers > 0)
             self.rank = Rank() if exact is None and dp_rank is None else found
             is_served = service is not None or num_workers > 0
             self._loading = exact or StreamLoading(dataset, on_lost=on_lost, is_served=is_served)
-        elif max_skips or max_deaths != DEATHS_DEFAULT:
-            wrong = f"max_skips={max_skips}" if max_skips else f"max_deaths={max_deaths}"
-            raise InvalidArgumentError(f"{wrong} needs an ms.Dataset, which exactly-once reading divides into splits")
+        elif given := limits.given():
+            raise InvalidArgumentError(f"{given} needs an ms.Dataset, which exactly-once reading divides into splits")
         else:
             self.rank = found
             self._loading = loading_of(

@@ -224,12 +224,13 @@ def save(
     """
     from ._dataset import Dataset
     from ._saving import packing_of
-    from .service import ExactTerms, _address, distribute_exactly, unfit_limits
+    from .service import ExactLimits, ExactTerms, _address, distribute_exactly
 
     if not isinstance(dataset, Dataset):
         raise TypeError(f"save: expected a dataset of Millstream, found {type(dataset).__name__}")
     _address(service)
-    if unfit := unfit_limits(0, max_deaths):
+    limits = ExactLimits(max_deaths=max_deaths)
+    if unfit := limits.unfit():
         raise InvalidArgumentError(f"save: {unfit}")
     place, packing = _local(path, "save"), packing_of(compression)
     if dataset._graph.cardinality == -1:
@@ -245,7 +246,7 @@ def save(
     }
     with _begun(place, said) as (begun, files, lock):
         writing = dataset._then(dataset._graph.then("write_chunk", path=str(place), packing=packing))
-        terms = ExactTerms(seed, 0, 1, begun.chunks, placed=True, max_deaths=max_deaths, files=files)
+        terms = ExactTerms(seed, 0, 1, begun.chunks, placed=True, limits=limits, files=files)
         elements = writing.apply(distribute_exactly(service, terms)).with_output("numpy")._pass(0)
         saving = Saving(place, elements, begun, os.dup(lock))
     if wait:

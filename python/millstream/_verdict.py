@@ -122,6 +122,10 @@ def verdict_of(found: Mapping[str, Any]) -> Verdict:
     if share < _WAITS and skipped:
         advice = "Look for the samples that end their workers: the logs of the workers name the splits."
         return Verdict("warning", f"The epoch has skipped {_count(skipped, 'split')} that ended several workers.", advice, "trainer")
+    quarantined = int(found.get("quarantined_elements") or 0)
+    if share < _WAITS and quarantined:
+        advice = "Look for these elements: the warnings of the program and the logs of the workers name them."
+        return Verdict("warning", f"The epoch has left out {_count(quarantined, 'element')} at which an operation failed.", advice, "trainer")
     if share < _WAITS:
         return Verdict("good", f"The training loop waits for data {share:.0%} of the time: the trainer sets the speed.", bottleneck="trainer")
     bottleneck, cause, advice = _cause(found)

@@ -19,7 +19,7 @@ __all__ = ["COUNTED", "WaitClock", "lock"]
 _INTERVAL_S = 10.0
 
 #: The measurements of an iterator that are added up over epochs.
-_SUMMED = ("bytes", "reconnects", "lost_splits", "skipped_splits")
+_SUMMED = ("bytes", "reconnects", "lost_splits", "skipped_splits", "quarantined_elements")
 
 #: The measurements of a loader that only rise.
 COUNTED = ("elements", "waited_s", *_SUMMED)

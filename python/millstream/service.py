@@ -555,6 +555,50 @@ VISITATIONS = ("upstream", "exactly_once")
 SKIPS_MAX = 1024
 #: The minimum and maximum values of ``max_deaths``, and the default.
 DEATHS_MIN, DEATHS_MAX, DEATHS_DEFAULT = 2, 16, 3
+#: The maximum value of ``max_quarantined``.
+QUARANTINED_MAX = 256
+#: The maximum value of ``max_failures``, and the default.
+FAILURES_MAX, FAILURES_DEFAULT = 16, 2
+
+
+@dataclasses.dataclass(frozen=True)
+class ExactLimits:
+    """The limits of an exactly-once job on splits that end their workers, and on elements that fail.
+
+    Attributes:
+        max_skips: The number of splits that the job may skip because their workers die.
+        max_deaths: The number of dead workers after which a split is given up. Each of them held the split when it died.
+        max_quarantined: The number of elements that an epoch may leave out because an operation fails at them.
+        max_failures: The number of failures after which an element is left out.
+    """
+
+    max_skips: int = 0
+    max_deaths: int = DEATHS_DEFAULT
+    max_quarantined: int = 0
+    max_failures: int = FAILURES_DEFAULT
+
+    def unfit(self) -> str | None:
+        """Returns the reason for which a job cannot have these limits; ``None`` if it can."""
+        if not 0 <= self.max_skips <= SKIPS_MAX:
+            return f"max_skips={self.max_skips}: expected a number of splits from 0 to {SKIPS_MAX}"
+        if not DEATHS_MIN <= self.max_deaths <= DEATHS_MAX:
+            return f"max_deaths={self.max_deaths}: expected a number of workers from {DEATHS_MIN} to {DEATHS_MAX}"
+        if not 0 <= self.max_quarantined <= QUARANTINED_MAX:
+            return f"max_quarantined={self.max_quarantined}: expected a number of elements from 0 to {QUARANTINED_MAX}"
+        if not 1 <= self.max_failures <= FAILURES_MAX:
+            return f"max_failures={self.max_failures}: expected a number of failures from 1 to {FAILURES_MAX}"
+        return None
+
+    def given(self) -> str | None:
+        """Returns the first limit that is not the default, as ``name=value``; ``None`` if all are defaults."""
+        fields = ((field.name, getattr(self, field.name), field.default) for field in dataclasses.fields(self))
+        return next((f"{name}={value}" for name, value, default in fields if value != default), None)
+
+    def unknown_lengths(self) -> str | None:
+        """Returns the limit that makes the number of batches unknown, as ``name=value``; ``None`` if none does."""
+        if self.max_skips:
+            return f"max_skips={self.max_skips}"
+        return f"max_quarantined={self.max_quarantined}" if self.max_quarantined else None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -568,10 +612,10 @@ class ExactTerms:
         split: The number of the first split of which elements are left.
         had: The splits of which trainers have elements, each with their number.
         placed: Whether the position after each element is delivered before the element, as a vector of bytes.
-        max_skips: The number of splits that the job may skip because their workers die.
-        max_deaths: The number of dead workers after which a split is given up. Each of them held the split when it died.
+        limits: The limits on splits that end their workers, and on elements that fail.
         any_order: Whether elements are delivered as they arrive. Otherwise their order is that of the splits.
         files: The digest of the files to which the position belongs. ``None`` at the start of an epoch.
+        quarantined: The elements that workers leave out, each with its split and its id.
     """
 
     seed: int
@@ -580,10 +624,10 @@ class ExactTerms:
     split: int = 0
     had: dict[int, int] = dataclasses.field(default_factory=dict)
     placed: bool = False
-    max_skips: int = 0
-    max_deaths: int = DEATHS_DEFAULT
+    limits: ExactLimits = ExactLimits()
     any_order: bool = False
     files: int | None = None
+    quarantined: tuple[tuple[int, int], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -680,6 +724,8 @@ def distribute(
     dp_size: int | None = None,
     max_skips: int = 0,
     max_deaths: int = DEATHS_DEFAULT,
+    max_quarantined: int = 0,
+    max_failures: int = FAILURES_DEFAULT,
     in_order: bool = True,
 ) -> Callable[[Dataset], Dataset]:
     """Runs all operations before this transformation on the workers of a service. Pass the result to ``Dataset.apply``.
@@ -712,6 +758,10 @@ def distribute(
             for ``"exactly_once"``.
         max_deaths: The number of dead workers after which a split is given up, from 2 to 16. Each of them held the split when it died. Use more
             than 3 where machines end often, such as spot machines that are preempted without notice. Only for ``"exactly_once"``.
+        max_quarantined: The number of elements that an epoch may leave out, each with a ``DataLossWarning``, because a function raises an error
+            at them, or their data is broken. By default the first failure ends the epoch with its error. Only for ``"exactly_once"``.
+        max_failures: The number of failures after which an element is left out, from 1 to 16. Each further attempt opens a job that continues at
+            the position of this trainer. Only for ``"exactly_once"``.
         in_order: Whether the order is fixed. With ``False`` elements are delivered as they arrive, so a slow split delays no other split. Only
             for ``"exactly_once"``.
 
@@ -741,36 +791,25 @@ def distribute(
         target_workers,
         on_lost,
         dispatcher_timeout_s,
-        exactly_once=_exactly(visitation, seed, dp_rank, dp_size, max_skips, max_deaths, in_order),
+        exactly_once=_exactly(visitation, seed, dp_rank, dp_size, ExactLimits(max_skips, max_deaths, max_quarantined, max_failures), in_order),
     )
 
     return _application(terms, travel)
 
 
-def _exactly(
-    visitation: str, seed: int, dp_rank: int | None, dp_size: int | None, max_skips: int, max_deaths: int, in_order: bool
-) -> ExactTerms | None:
+def _exactly(visitation: str, seed: int, dp_rank: int | None, dp_size: int | None, limits: ExactLimits, in_order: bool) -> ExactTerms | None:
     """Returns the terms of an exactly-once job from the arguments of ``distribute``; ``None`` for another visitation."""
     if visitation not in VISITATIONS:
         raise ValueError(f"visitation {visitation!r}: use {' or '.join(map(repr, VISITATIONS))}")
-    if unfit := unfit_limits(max_skips, max_deaths):
+    if unfit := limits.unfit():
         raise ValueError(unfit)
     if visitation == "exactly_once":
         found = rank(dp_rank, dp_size)
-        return ExactTerms(seed, found.dp_rank, found.dp_size, max_skips=max_skips, max_deaths=max_deaths, any_order=not in_order)
-    is_limited = max_skips != 0 or max_deaths != DEATHS_DEFAULT
-    if seed != 0 or dp_rank is not None or dp_size is not None or is_limited or not in_order:
+        return ExactTerms(seed, found.dp_rank, found.dp_size, limits=limits, any_order=not in_order)
+    if seed != 0 or dp_rank is not None or dp_size is not None or limits.given() or not in_order:
         advice = "leave them out, or pass visitation='exactly_once'"
-        raise ValueError(f"seed, dp_rank, dp_size, max_skips, max_deaths and in_order belong to visitation='exactly_once': {advice}")
-    return None
-
-
-def unfit_limits(max_skips: int, max_deaths: int) -> str | None:
-    """Returns the reason for which a job cannot have these limits on splits that end their workers; ``None`` if it can."""
-    if not 0 <= max_skips <= SKIPS_MAX:
-        return f"max_skips={max_skips}: expected a number of splits from 0 to {SKIPS_MAX}"
-    if not DEATHS_MIN <= max_deaths <= DEATHS_MAX:
-        return f"max_deaths={max_deaths}: expected a number of workers from {DEATHS_MIN} to {DEATHS_MAX}"
+        names = ", ".join(field.name for field in dataclasses.fields(limits))
+        raise ValueError(f"seed, dp_rank, dp_size, {names} and in_order belong to visitation='exactly_once': {advice}")
     return None
 
 

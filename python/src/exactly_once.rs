@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use millstream::control::PoisonLimits;
-use millstream::exactly_once::{ExactTerms, Place};
+use millstream::control::{PoisonLimits, QuarantinedElement};
+use millstream::exactly_once::{ExactTerms, Place, QuarantineTerms};
 use millstream::pipeline::exec::Functions;
 use millstream::pipeline::graph::{Dataset, SplitCounts};
 use millstream::pipeline::storage::Storage;
@@ -24,17 +24,29 @@ pub(crate) struct ExactArguments {
     /// The splits of which trainers have elements, each with their number.
     had: BTreeMap<u64, u64>,
     placed: bool,
-    /// The number of splits that the job may skip because they end their workers.
-    max_skips: u32,
-    /// The number of dead workers after which a split is given up. Each of them held the split when it died.
-    max_deaths: u32,
+    limits: Limits,
     any_order: bool,
     /// The digest of the files of the position.
     files: Option<u64>,
+    /// The elements that workers leave out, each with its split and its id.
+    quarantined: Vec<(u64, u64)>,
+}
+
+/// The limits on splits that end their workers, and on elements that fail.
+#[derive(Debug, FromPyObject)]
+#[pyo3(from_item_all)]
+struct Limits {
+    max_skips: u32,
+    max_deaths: u32,
+    max_quarantined: u32,
+    max_failures: u32,
 }
 
 impl From<ExactArguments> for ExactTerms {
     fn from(terms: ExactArguments) -> ExactTerms {
+        let quarantined = terms.quarantined.into_iter();
+        let elements = quarantined.map(|(split, id)| QuarantinedElement { split, id });
+        let limits = terms.limits;
         ExactTerms {
             seed: terms.seed,
             trainer: terms.trainer,
@@ -45,11 +57,16 @@ impl From<ExactArguments> for ExactTerms {
             },
             placed: terms.placed,
             poison: PoisonLimits {
-                max_deaths: terms.max_deaths,
-                max_skips: terms.max_skips,
+                max_deaths: limits.max_deaths,
+                max_skips: limits.max_skips,
             },
             any_order: terms.any_order,
             files: terms.files,
+            quarantine: (limits.max_quarantined > 0).then(|| QuarantineTerms {
+                max_elements: limits.max_quarantined,
+                max_failures: limits.max_failures,
+                elements: elements.collect(),
+            }),
         }
     }
 }

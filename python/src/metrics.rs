@@ -38,6 +38,7 @@ struct Described {
     reconnects: u64,
     lost_splits: u64,
     skipped_splits: u64,
+    quarantined_elements: u64,
     verdict: String,
     advice: String,
 }
@@ -57,6 +58,7 @@ impl From<Described> for LoaderFacts {
             reconnects: loader.reconnects,
             lost_splits: loader.lost_splits,
             skipped_splits: loader.skipped_splits,
+            quarantined_elements: loader.quarantined_elements,
             sentence: loader.verdict,
             advice: loader.advice,
         }

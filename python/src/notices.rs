@@ -38,13 +38,14 @@ pub(crate) fn log(text: &str) {
     leave("log", text.to_owned());
 }
 
-/// Returns the receiver of readers' notices. `probe` counts skipped splits.
+/// Returns the receiver of readers' notices. `probe` counts what the reader left out.
 pub(crate) fn of_readers(probe: Option<Arc<Probe>>) -> OnNotice {
     Arc::new(move |notice: &Notice| {
         if let Some(probe) = &probe {
             probe.note(notice);
         }
-        if let Notice::DataLost(_) | Notice::SplitSkipped { .. } = notice {
+        if let Notice::DataLost(_) | Notice::SplitSkipped { .. } | Notice::ElementQuarantined { .. } = notice
+        {
             leave("warn_of_loss", notice.to_string());
         } else {
             log(&notice.to_string());

@@ -30,6 +30,8 @@ pub(crate) struct Probe {
     waits: Mutex<Waits>,
     /// The number of splits that the readers reported as skipped.
     skipped_splits: AtomicU64,
+    /// The number of elements that the readers reported as quarantined.
+    quarantined_elements: AtomicU64,
     readers: Mutex<Readers>,
     stages: Mutex<Option<StageCosts>>,
 }
@@ -96,6 +98,9 @@ impl Probe {
         if let Notice::SplitSkipped { .. } = notice {
             self.skipped_splits.fetch_add(1, Ordering::Relaxed);
         }
+        if let Notice::ElementQuarantined { .. } = notice {
+            self.quarantined_elements.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// Notes the costs of the stages that this process runs.
@@ -121,6 +126,8 @@ impl Probe {
         into.set_item("bytes", self.bytes.load(Ordering::Relaxed))?;
         waits.describe(now, delivered, into)?;
         into.set_item("skipped_splits", self.skipped_splits.load(Ordering::Relaxed))?;
+        let quarantined = self.quarantined_elements.load(Ordering::Relaxed);
+        into.set_item("quarantined_elements", quarantined)?;
         // The lock is free while Python objects are made. A new object may start a garbage collection, whose
         // finalisers may measure. Another thread may also wait for the lock with the interpreter's lock held.
         let read = self.readers.lock().read();

@@ -300,7 +300,7 @@ def test_contradictory_arguments_are_refused(cluster: Start) -> None:
     for mode, options in [("parallel_epochs", {}), ("distributed_epoch", {"job_name": "shared"})]:
         with pytest.raises(ValueError, match="exactly_once"):
             distribute(mode, target, visitation="exactly_once", **options)
-    with pytest.raises(ValueError, match="seed, dp_rank, dp_size, max_skips, max_deaths and in_order"):
+    with pytest.raises(ValueError, match="seed, dp_rank, dp_size, max_skips, max_deaths, max_quarantined, max_failures and in_order"):
         distribute("distributed_epoch", target, seed=4)
     with pytest.raises(ValueError, match="visitation 'twice'"):
         distribute("distributed_epoch", target, visitation="twice")

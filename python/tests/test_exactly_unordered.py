@@ -270,9 +270,15 @@ def test_positions_are_small_states() -> None:
     spread = Place(7, {7 + 5 * at: (1 << 64) - 1 for at in (2, 3, 40)})
     assert Place.from_state(spread.to_state()) == spread
     assert len(json.dumps(spread.to_state())) < 60
-    numbers = (8, 1, 0, 7, 5, 1, (1 << 2) + (1 << 3) + (1 << 63), 8, 2)
-    assert element_of(struct.pack("<9Q", *numbers)) == (8, 1)
-    assert Place.from_bytes(struct.pack("<9Q", *numbers)) == Place(7, {8: 2, 17: (1 << 64) - 1, 22: (1 << 64) - 1, 322: (1 << 64) - 1})
+    after = (7, 5, 1, (1 << 2) + (1 << 3) + (1 << 63), 8, 2)
+    had = {8: 2, 17: (1 << 64) - 1, 22: (1 << 64) - 1, 322: (1 << 64) - 1}
+    complete = struct.pack("<10Q", 8, 1, 0, 0, *after)
+    assert element_of(complete) == (8, 1, False) and Place.from_bytes(complete) == Place(7, had)
+    reduced = struct.pack("<14Q", 8, 1, 0, 2, 6, 9, 8, (1 << 64) - 1, *after)
+    place = Place.from_bytes(reduced)
+    assert element_of(reduced) == (8, 1, True) and place == Place(7, had, None, ((6, 9), (8, (1 << 64) - 1)))
+    # Split 6 is finished, so the state need not name its element.
+    assert Place.from_state(place.to_state()) == Place(7, had, None, ((8, (1 << 64) - 1),))
 
 
 def test_order_belongs_to_exactly_once(cluster: Start) -> None:

@@ -41,6 +41,12 @@ def skips_allowed(target: Any, **options: Any) -> ms.DataLoader:
     return exact(target, Dataset.range(200).shuffle(50).batch(4), max_skips=1, **options)
 
 
+def quarantining(target: Any, **options: Any) -> ms.DataLoader:
+    """Returns a loader that leaves out the elements 13, 74, 135 and 196, whose computation fails."""
+    failing = Dataset.range(200).split_size(30).shuffle(20).map(lambda x: x + 0 * (100 // (x % 61 - 13)))
+    return exact(target, failing.batch(4), max_quarantined=4, max_failures=1, **options)
+
+
 def indexed(target: Any, rank: int = 0, size: int = 1, **options: Any) -> ms.DataLoader:
     return ms.DataLoader(list(range(200)), batch_size=4, shuffle=True, seed=3, output="numpy", dp_rank=rank, dp_size=size, **options)
 
@@ -77,6 +83,7 @@ KINDS: dict[str, Make] = {
     "parted": parted,
     "filtered": filtered,
     "skips allowed": skips_allowed,
+    "quarantining": quarantining,
     "indexed": indexed,
     "indexed on workers": indexed_on_workers,
     "stream": stream,
@@ -157,7 +164,7 @@ def test_a_run_with_skips_lacks_only_these_batches(cluster: Start, kind: str, in
             assert set(run.found) <= set(wanted)
 
 
-@pytest.mark.parametrize("kind", ["counted", "parted", "filtered"])
+@pytest.mark.parametrize("kind", ["counted", "parted", "filtered", "quarantining"])
 @pytest.mark.parametrize("in_order", [True, False], ids=["in order", "any order"])
 def test_states_of_trainers_that_skip_alike_join(cluster: Start, kind: str, in_order: bool) -> None:
     target, draws = cluster(2), random.Random(kind)

@@ -120,6 +120,7 @@ fn full_status() -> Status {
     }];
     let exactly_once = ExactlyOnce {
         files: None,
+        quarantine: None,
         seed: 1,
         first: 0,
         step: 1,

@@ -172,6 +172,8 @@ struct ExactlyOnceRow {
     step: u64,
     max_deaths: u32,
     max_skips: u32,
+    /// The number of elements that the workers leave out.
+    quarantined_elements: usize,
 }
 
 fn job(job: &JobStatus) -> JobRow<'_> {
@@ -186,12 +188,13 @@ fn job(job: &JobStatus) -> JobRow<'_> {
         cross_trainer_cache: parameters.cross_trainer_cache,
         abandoned: parameters.abandoned.name(),
         in_order: parameters.in_order,
-        exactly_once: parameters.exactly_once.map(|once| ExactlyOnceRow {
+        exactly_once: parameters.exactly_once.as_ref().map(|once| ExactlyOnceRow {
             seed: once.seed,
             first: once.first,
             step: once.step,
             max_deaths: once.poison.max_deaths,
             max_skips: once.poison.max_skips,
+            quarantined_elements: once.quarantine.as_ref().map_or(0, Vec::len),
         }),
     }
 }

@@ -58,6 +58,8 @@ pub struct LoaderFacts {
     pub lost_splits: u64,
     /// The number of splits that were skipped, because several workers died while they read them.
     pub skipped_splits: u64,
+    /// The number of elements that were left out, because an operation failed at them.
+    pub quarantined_elements: u64,
     /// The state of the loader in one sentence; empty if it is unknown.
     pub sentence: String,
     /// The remedy; empty if nothing has to be done.
@@ -176,7 +178,7 @@ impl Subject for TrainerSubject {
 /// A metric: its name, its help text, and its value for a loader. The names of counters end with `_total`.
 type Family = (&'static str, &'static str, fn(&LoaderFacts) -> Option<f64>);
 
-const FAMILIES: [Family; 11] = [
+const FAMILIES: [Family; 12] = [
     (
         "loader_elements_total",
         "Elements that the training loop received.",
@@ -230,6 +232,11 @@ const FAMILIES: [Family; 11] = [
         "Splits that were skipped, because several workers died while they read them.",
         |loader| Some(loader.skipped_splits as f64),
     ),
+    (
+        "loader_quarantined_elements_total",
+        "Elements that were left out, because an operation failed at them in all attempts.",
+        |loader| Some(loader.quarantined_elements as f64),
+    ),
 ];
 
 /// The status of a trainer.
@@ -262,6 +269,7 @@ struct LoaderRow<'s> {
     reconnects: u64,
     lost_splits: u64,
     skipped_splits: u64,
+    quarantined_elements: u64,
     verdict: LoaderVerdict<'s>,
 }
 
@@ -285,6 +293,7 @@ fn loader_row(loader: &LoaderFacts) -> LoaderRow<'_> {
         reconnects: loader.reconnects,
         lost_splits: loader.lost_splits,
         skipped_splits: loader.skipped_splits,
+        quarantined_elements: loader.quarantined_elements,
         verdict: LoaderVerdict {
             sentence: &loader.sentence,
             advice: &loader.advice,

@@ -160,6 +160,14 @@ impl Place {
         Place { split, had }
     }
 
+    /// Returns the number of elements of a split that the trainers have. Returns `u64::MAX` for all elements.
+    pub(crate) fn had_of(&self, split: u64) -> u64 {
+        if split < self.split {
+            return u64::MAX;
+        }
+        self.had.get(&split).copied().unwrap_or(0)
+    }
+
     /// Returns the first split from `split` on that trainer `first` of `step` trainers reads.
     pub fn first_split(&self, first: u64, step: u64) -> u64 {
         let behind = self.split.saturating_sub(first).div_ceil(step);

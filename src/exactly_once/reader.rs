@@ -6,7 +6,9 @@
 use std::time::Instant;
 
 use millstream_client::{Notice, Notices, ReadError, Reader, ReaderConfig};
+use millstream_control::QuarantinedElement;
 use millstream_dataplane::TaskId;
+use millstream_dataplane::proto::message::FailedElement;
 use millstream_element::Element;
 use millstream_pipeline::exec::{COMPONENTS_ADDED, SplitNumbers};
 use millstream_trace::{Part, SplitTrace, TraceId};
@@ -30,6 +32,8 @@ pub struct ExactReader {
     reader: Reader,
     /// The digest of the files that the job reads, if its source has files.
     files: Option<u64>,
+    /// The elements that the workers of the job leave out.
+    quarantined: Vec<QuarantinedElement>,
     sequence: Sequence<Early>,
     /// The number of elements that wait in `sequence`, and their bytes.
     waiting: usize,
@@ -64,6 +68,17 @@ pub enum ExactReadError {
     /// A worker sent elements that do not belong to the job.
     #[error("a worker broke the order of an exactly-once job: {0}")]
     Misbehaved(String),
+}
+
+impl ExactReadError {
+    /// Returns the element at which an operation failed, if another job can leave the element out. A new
+    /// reader with other [`QuarantineTerms`](super::QuarantineTerms) continues at [`ExactReader::place`].
+    pub fn failed_element(&self) -> Option<FailedElement> {
+        match self {
+            ExactReadError::Read(ReadError::Task { failure, .. }) => failure.element.as_deref().copied(),
+            ExactReadError::Read(_) | ExactReadError::Misbehaved(_) => None,
+        }
+    }
 }
 
 impl From<SequenceError> for ExactReadError {
@@ -104,6 +119,10 @@ impl ExactReader {
         Ok(ExactReader {
             reader,
             files,
+            quarantined: terms
+                .quarantine
+                .as_ref()
+                .map_or_else(Vec::new, |terms| terms.elements.clone()),
             sequence,
             waiting: 0,
             waiting_bytes: 0,
@@ -186,14 +205,30 @@ impl ExactReader {
     }
 
     /// Returns the numbers of the element that was returned last: its split, and its position among the
-    /// elements of the split. The digest of the files and the numbers of the position after the element
-    /// follow.
+    /// elements of the split. The digest of the files, the quarantined elements, and the numbers of the
+    /// position after the element follow.
     pub(crate) fn place_numbers(&self) -> impl Iterator<Item = u64> {
         let (split, position) = self.latest;
         let files = self.files.unwrap_or_default();
-        [split, position, files]
+        // The split of the latest element may be finished. Its lineage depends on what the split left out.
+        let quarantined = self.quarantined_from(self.sequence.due().min(split));
+        let count = quarantined.clone().count() as u64;
+        let elements = quarantined.flat_map(|element| [element.split, element.id]);
+        [split, position, files, count]
             .into_iter()
+            .chain(elements)
             .chain(self.sequence.place_numbers())
+    }
+
+    /// Returns the elements of unfinished splits that the workers leave out. They belong to the position,
+    /// because they decide the numbers of later elements of their splits.
+    pub(crate) fn quarantined(&self) -> impl Iterator<Item = QuarantinedElement> {
+        self.quarantined_from(self.sequence.due())
+    }
+
+    fn quarantined_from(&self, first: u64) -> impl Iterator<Item = QuarantinedElement> + Clone {
+        let elements = self.quarantined.iter().copied();
+        elements.filter(move |element| element.split >= first)
     }
 
     /// Returns the reader of the job, for its measurements.

@@ -126,7 +126,6 @@ impl<T> Sequence<T> {
     }
 
     /// Returns the first unfinished split.
-    #[cfg(test)]
     pub(crate) fn due(&self) -> u64 {
         self.due
     }

@@ -3,11 +3,13 @@
 
 use std::sync::Arc;
 
-use millstream_client::ReaderConfig;
-use millstream_element::{Dtype, ElementSpec, SpecError, Structure, TensorSpec};
+use millstream_client::{Notice, Notices, ReadError, ReaderConfig};
+use millstream_control::{ExactlyOnce, QuarantinedElement};
+use millstream_element::{Dtype, Element, ElementSpec, SpecError, Structure, TensorSpec};
 use millstream_pipeline::exec::{Cancel, CancelHook, ExecError, Source, Tensor, Value};
 
 use super::place::Place;
+use super::quarantine::{Decision, Quarantine};
 use super::reader::{ExactReadError, ExactReader};
 use super::terms::ExactTerms;
 use crate::request::ReadRequest;
@@ -25,6 +27,8 @@ pub(crate) struct ExactSource {
     /// The position at which the pass begins, and the digest of the files of this position.
     place: Place,
     files: Option<u64>,
+    /// The failed elements, if the terms permit failures.
+    quarantine: Option<Quarantine>,
     open: Option<Open>,
 }
 
@@ -46,6 +50,7 @@ impl ExactSource {
         ExactSource {
             place: terms.place.clone(),
             files: terms.files,
+            quarantine: terms.quarantine.clone().map(Quarantine::new),
             service,
             request,
             terms,
@@ -65,11 +70,17 @@ impl ExactSource {
             .ok_or_else(|| peer("the pass of the job is not open"))
     }
 
+    /// Returns the elements that the next job leaves out.
+    fn quarantined(&self) -> &[QuarantinedElement] {
+        self.quarantine.as_ref().map_or(&[], Quarantine::elements)
+    }
+
     fn begin(&self) -> Result<Open, ExecError> {
         let mut request = self.request.clone();
         request.exactly_once = Some(ExactTerms {
             place: self.place.clone(),
             files: self.files,
+            quarantine: self.quarantine.as_ref().map(Quarantine::terms).cloned(),
             ..self.terms.clone()
         });
         let reader = ExactReader::open(&self.service, &request, self.pass, &self.config);
@@ -82,18 +93,64 @@ impl ExactSource {
     }
 }
 
-impl Open {
-    fn next(&mut self, is_placed: bool) -> Result<Option<Value>, ExecError> {
-        let Some(element) = self.reader.next_element().map_err(failed)? else {
-            return Ok(None);
+impl ExactSource {
+    /// Returns the next element. After a failure that does not end the pass, another job continues at the
+    /// position of this trainer.
+    fn next_element(&mut self) -> Result<Option<Element>, ExecError> {
+        loop {
+            match self.opened()?.reader.next_element() {
+                Ok(element) => return Ok(element),
+                Err(error) => self.recover(error)?,
+            }
+        }
+    }
+
+    /// Closes the job of a failed element, so that the next job computes the element again or leaves it out.
+    /// Returns other failures.
+    fn recover(&mut self, error: ExactReadError) -> Result<(), ExecError> {
+        let (worker, mut failure) = match error {
+            ExactReadError::Read(ReadError::Task { worker, failure }) => (worker, failure),
+            error @ (ExactReadError::Read(_) | ExactReadError::Misbehaved(_)) => return Err(failed(error)),
         };
-        let value = value_from(&element, ExactReader::FIRST_COMPONENT)?;
+        let (Some(element), Some(quarantine), Some(open)) = (
+            failure.element.as_deref().copied(),
+            &mut self.quarantine,
+            &self.open,
+        ) else {
+            return Err(unread(ReadError::Task { worker, failure }));
+        };
+        let place = open.reader.place();
+        // A notice has one line, and the error that ends a pass has the traceback.
+        let reason = format!("worker {worker}: {}", failure.in_one_line());
+        let notice = match quarantine.decide(&element, place.had_of(element.split)) {
+            Decision::LeaveOut { quarantined } => Notice::ElementQuarantined {
+                split: element.split,
+                quarantined,
+                reason,
+            },
+            Decision::Retry { failures } => Notice::ElementFailed { failures, reason },
+            Decision::Fail(why) => {
+                failure.message = format!("{}. {why}", failure.message.trim_end_matches('.'));
+                return Err(unread(ReadError::Task { worker, failure }));
+            }
+        };
+        (self.place, self.files) = (place, open.reader.files());
+        self.open = None;
+        Notices::new(self.config.on_notice.clone()).tell(&notice);
+        Ok(())
+    }
+}
+
+impl Open {
+    /// Returns the value of an element, after the position that follows the element if `is_placed`.
+    fn value(&self, element: &Element, is_placed: bool) -> Result<Value, ExecError> {
+        let value = value_from(element, ExactReader::FIRST_COMPONENT)?;
         if !is_placed {
-            return Ok(Some(value));
+            return Ok(value);
         }
         let place: Vec<u8> = self.reader.place_numbers().flat_map(u64::to_le_bytes).collect();
         let place = Tensor::fixed(Dtype::U8, &[place.len() as u64], place).map_err(peer)?;
-        Ok(Some(std::iter::once(place).chain(value).collect()))
+        Ok(std::iter::once(place).chain(value).collect())
     }
 }
 
@@ -106,16 +163,48 @@ pub(crate) fn placed(spec: &ElementSpec) -> Result<ElementSpec, SpecError> {
     ElementSpec::new(Structure::Tuple(structures.into()), components.collect())
 }
 
-/// Returns the bytes of a position. The digest of its files follows, if the source has files.
-fn position(place: &Place, files: Option<u64>) -> Vec<u8> {
-    let mut bytes = place.to_bytes();
+/// The number before the quarantined elements of a position. No split has this number.
+const QUARANTINED: u64 = u64::MAX;
+
+/// Returns the bytes of a position. The digest of its files follows, if the source has files. Quarantined
+/// elements stand before the position.
+fn position(place: &Place, files: Option<u64>, quarantined: &[QuarantinedElement]) -> Vec<u8> {
+    let mut numbers = Vec::new();
+    if !quarantined.is_empty() {
+        numbers.extend([QUARANTINED, quarantined.len() as u64]);
+        numbers.extend(quarantined.iter().flat_map(|element| [element.split, element.id]));
+    }
+    let mut bytes: Vec<u8> = numbers.into_iter().flat_map(u64::to_le_bytes).collect();
+    bytes.extend(place.to_bytes());
     bytes.extend(files.map(u64::to_le_bytes).iter().flatten());
     bytes
 }
 
-/// Returns a position and the digest of its files from the bytes that [`position`] returned; `None` for other
-/// bytes.
-fn positioned(bytes: &[u8]) -> Option<(Place, Option<u64>)> {
+/// The position of a trainer, with the digest of its files and its quarantined elements.
+type Position = (Place, Option<u64>, Vec<QuarantinedElement>);
+
+/// Returns the position from the bytes that [`position`] returned; `None` for other bytes.
+fn positioned(bytes: &[u8]) -> Option<Position> {
+    let number = |at: usize| {
+        let word = bytes.get(8 * at..8 * at + 8)?;
+        Some(u64::from_le_bytes(word.try_into().ok()?))
+    };
+    if number(0) != Some(QUARANTINED) {
+        let (place, files) = positioned_alone(bytes)?;
+        return Some((place, files, Vec::new()));
+    }
+    let count = usize::try_from(number(1)?).ok()?;
+    let count = (count <= ExactlyOnce::QUARANTINED_MAX).then_some(count)?;
+    let element = |at: usize| {
+        let (split, id) = (number(2 + 2 * at)?, number(3 + 2 * at)?);
+        Some(QuarantinedElement { split, id })
+    };
+    let elements: Option<Vec<_>> = (0..count).map(element).collect();
+    let (place, files) = positioned_alone(bytes.get(16 + 16 * count..)?)?;
+    Some((place, files, elements?))
+}
+
+fn positioned_alone(bytes: &[u8]) -> Option<(Place, Option<u64>)> {
     // A position alone has an odd number of words.
     let is_alone = (bytes.len() / 8) % 2 == 1;
     let (place, files) = match bytes.split_last_chunk() {
@@ -135,20 +224,35 @@ fn failed(error: ExactReadError) -> ExecError {
 impl Source for ExactSource {
     fn next(&mut self) -> Result<Option<Value>, ExecError> {
         let is_placed = self.terms.placed;
-        self.opened()?.next(is_placed)
+        let Some(element) = self.next_element()? else {
+            return Ok(None);
+        };
+        self.opened()?.value(&element, is_placed).map(Some)
     }
 
     fn position(&self) -> Option<Vec<u8>> {
         Some(match &self.open {
-            Some(open) => position(&open.reader.place(), open.reader.files()),
-            None => position(&self.place, self.files),
+            Some(open) => {
+                let quarantined: Vec<_> = open.reader.quarantined().collect();
+                position(&open.reader.place(), open.reader.files(), &quarantined)
+            }
+            None => position(&self.place, self.files, self.quarantined()),
         })
     }
 
     fn continue_at(&mut self, bytes: &[u8]) -> Result<(), String> {
-        let (place, files) =
+        let (place, files, quarantined) =
             positioned(bytes).ok_or("the bytes are not a position in an exactly-once job")?;
         (self.place, self.files) = (place, files);
+        match &mut self.quarantine {
+            Some(quarantine) => quarantine.begin_with(quarantined),
+            None if quarantined.is_empty() => {}
+            None => {
+                return Err(
+                    "the position has quarantined elements, which the terms do not permit".to_owned(),
+                );
+            }
+        }
         Ok(())
     }
 }
@@ -167,9 +271,13 @@ mod tests {
             split in 0_u64..9,
             had in prop::collection::btree_map(9_u64..30, any::<u64>(), 0..5),
             files: Option<u64>,
+            quarantined in prop::collection::vec((0_u64..40, any::<u64>()), 0..5),
         ) {
             let place = Place { split, had };
-            prop_assert_eq!(positioned(&position(&place, files)), Some((place, files)));
+            let elements = quarantined.into_iter().map(|(split, id)| QuarantinedElement { split, id });
+            let elements: Vec<_> = elements.collect();
+            let bytes = position(&place, files, &elements);
+            prop_assert_eq!(positioned(&bytes), Some((place, files, elements)));
         }
     }
 
@@ -183,7 +291,7 @@ mod tests {
             had: BTreeMap::from([(3, 1)]),
         };
         assert_eq!(
-            positioned(&position(&place, Some(1))),
+            positioned(&position(&place, Some(1), &[])),
             None,
             "the split is finished"
         );

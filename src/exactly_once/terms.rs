@@ -4,6 +4,7 @@ use millstream_control::{ExactlyOnce, PoisonLimits};
 use minicbor::{Decode, Encode};
 
 use super::place::Place;
+use super::quarantine::QuarantineTerms;
 
 /// The terms of one trainer.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
@@ -22,12 +23,15 @@ pub struct ExactTerms {
     #[n(3)]
     pub place: Place,
     /// Whether each element of the dataset arrives with its numbers and the position after it, which stand
-    /// before it as a vector of bytes. The bytes are `u64` numbers in little-endian order. The first two
-    /// numbers are the element's split, and its position among the elements of the split. The third number is
-    /// the digest of the job's files, or 0 without files. The next three
-    /// numbers are the first unfinished split, the distance of splits, and the number of words. The words
-    /// have one bit for each finished split. Then each begun split has two numbers: the split, and its
-    /// delivered elements.
+    /// before it as a vector of bytes. The bytes are `u64` numbers in little-endian order:
+    ///
+    /// - the element's split, and its position among the elements of the split;
+    /// - the digest of the job's files, or 0 without files;
+    /// - the number of quarantined elements of this split and of unfinished splits, and the split and the id
+    ///   of each of them;
+    /// - the first unfinished split, the distance of splits, the number of words, and the words, which have
+    ///   one bit for each finished split;
+    /// - for each begun split, the split and the number of its delivered elements.
     #[n(4)]
     pub placed: bool,
     /// The limits on splits that end their workers.
@@ -40,6 +44,10 @@ pub struct ExactTerms {
     /// datasets without files. The dispatcher refuses a job whose files have another digest.
     #[n(7)]
     pub files: Option<u64>,
+    /// The limits on elements at which an operation fails, and the elements that are left out. `None` lets
+    /// the first failure end the pass.
+    #[n(8)]
+    pub quarantine: Option<QuarantineTerms>,
 }
 
 impl ExactTerms {
@@ -54,6 +62,7 @@ impl ExactTerms {
             poison: PoisonLimits::default(),
             any_order: false,
             files: None,
+            quarantine: None,
         }
     }
 
@@ -65,6 +74,7 @@ impl ExactTerms {
             step: self.trainers,
             poison: self.poison,
             files: self.files,
+            quarantine: self.quarantine.as_ref().map(|terms| terms.elements.clone()),
         }
     }
 }

@@ -35,6 +35,7 @@ impl TaskFeed {
     fn to_pipeline(&self, split: millstream_control::Split) -> Split {
         let index = self
             .exactly_once
+            .as_ref()
             .map_or(split.index, |once| once.source_index(split.index));
         Split {
             source: split.source,

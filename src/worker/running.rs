@@ -499,7 +499,11 @@ impl Follower {
         let feed = match definition.policy {
             Policy::Dynamic => {
                 let splits = self.agent.splits(task).map_err(|error| error.to_string())?;
-                Some(TaskFeed::new(splits, definition.exactly_once, traced.clone()))
+                Some(TaskFeed::new(
+                    splits,
+                    definition.exactly_once.clone(),
+                    traced.clone(),
+                ))
             }
             Policy::Off | Policy::File | Policy::Data | Policy::FileOrData | Policy::Hint => None,
         };

@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 
 use millstream_control::agent::ProducedSplits;
 use millstream_control::{TaskDef, TaskId};
-use millstream_dataplane::proto::message::Failure;
+use millstream_dataplane::proto::message::{FailedElement, Failure};
 use millstream_dataplane::proto::send::Ending;
 use millstream_dataplane::transport::Compression;
 use millstream_dataplane::worker::{ProduceError, Producer, Server, TaskMode};
 use millstream_element::SlotAlloc;
 use millstream_pipeline::exec::{
     BUDGET_BYTES_DEFAULT, Cancel, ErrorKind, ExecContext, ExecError, Executor, Functions, OpenError, Pool,
-    SharedBudget, SplitSource, Stop, numbered_by_split,
+    Quarantine, SharedBudget, SplitSource, Stop, numbered_by_split,
 };
 use millstream_pipeline::graph::{Graph, Travel};
 use millstream_pipeline::storage::Storage;
@@ -225,7 +225,10 @@ fn produce(mut task: TaskRun, graph: &Graph, producer: &mut Producer) -> Result<
 fn context_of(task: &mut TaskRun) -> ExecContext {
     let definition = &task.definition;
     // The draws of an exactly-once job must not depend on the task, because another task may repeat them.
-    let seed = definition.exactly_once.map(|terms| terms.seed);
+    let terms = definition.exactly_once.as_ref();
+    let seed = terms.map(|terms| terms.seed);
+    let quarantined = terms.and_then(|terms| terms.quarantine.as_ref());
+    let quarantined = quarantined.map(|elements| elements.iter().map(|element| (element.split, element.id)));
     let draws = seed.unwrap_or(definition.task.0);
     ExecContext {
         iteration: seed.unwrap_or(definition.plan.seed),
@@ -234,6 +237,7 @@ fn context_of(task: &mut TaskRun) -> ExecContext {
         plan: sharding::plan(definition),
         splits: task.feed.take().map(|feed| Box::new(feed) as _),
         by_split: definition.exactly_once.is_some(),
+        quarantine: quarantined.map(Quarantine::new),
         storage: task.storage.clone(),
         budget: task.budget.share(budget_bytes(task.pool.threads())),
         cancel: task.cancel.clone(),
@@ -304,6 +308,7 @@ fn explain(error: ProduceError<ExecError>) -> Failure {
                 &origin,
                 failure.traceback.as_deref().unwrap_or_default(),
             )
+            .at_element(failure.element.filter(|_| error.is_passable()).map(named))
         }
         ProduceError::Alloc(error) => Failure::new("resource", &error.to_string(), "", ""),
         error @ (ProduceError::TooLarge { .. } | ProduceError::LargerThanCache { .. }) => {
@@ -316,6 +321,14 @@ fn explain(error: ProduceError<ExecError>) -> Failure {
             "",
         ),
         ProduceError::Stopped(_) => Failure::new("internal", "the task was stopped", "", ""),
+    }
+}
+
+fn named(element: millstream_pipeline::exec::FailedElement) -> FailedElement {
+    FailedElement {
+        split: element.split,
+        id: element.id,
+        yielded: element.yielded,
     }
 }
 

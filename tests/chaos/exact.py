@@ -17,7 +17,7 @@ from typing import Any, Self
 
 import millstream as ms
 
-from .exact_reader import Trainer
+from .exact_reader import Trainer, broken
 from .ledger import Ledger, judge
 from .links import Links
 from .processes import Cluster, Process, lines, wait_for_batches, wait_for_end
@@ -66,8 +66,11 @@ def exactly_once_worker_killed(cluster: Cluster, kind: str, chance: random.Rando
 
 
 def exactly_once_storm(cluster: Cluster, kind: str, chance: random.Random, *, in_order: bool = True) -> Round:
-    """Kills a worker, stops another worker for too long, and restarts the dispatcher. The faults begin at random times and can overlap."""
-    epoch = Epoch(cluster, kind, chance, in_order=in_order)
+    """Kills a worker, stops another worker for too long, and restarts the dispatcher. The faults begin at random times and can overlap.
+
+    The work of some elements fails, once or always. The latter are left out.
+    """
+    epoch = Epoch(cluster, kind, chance, in_order=in_order, is_failing=True)
     epoch.start(1)
     with Storm(epoch, chance, FAULTS) as storm:
         storm.wait()
@@ -102,11 +105,11 @@ def exactly_once_trainers(cluster: Cluster, kind: str, chance: random.Random, *,
     """Kills all trainers several times during a storm. Each time other trainers continue from the last saved positions.
 
     With the kind "map" there is always one trainer. With other kinds their number changes. In the last generation but one, a trainer
-    finishes its part of the epoch before the others die. On average, half of the rounds also cut links.
+    finishes its part of the epoch before the others die. On average, half of the rounds also cut links, and in half of them some work fails.
     """
     if chance.random() < 0.5:
         cluster.link_through_proxies()
-    epoch = Epoch(cluster, "loader", chance, in_order=in_order)
+    epoch = Epoch(cluster, "loader", chance, in_order=in_order, is_failing=chance.random() < 0.5)
     if kind == "map":
         return _trainers_die(epoch, chance, [1, 1, 1])
     counts = [chance.randint(1, TRAINERS_MAX) for _ in range(2)]
@@ -162,9 +165,18 @@ class Epoch:
     """An exactly-once epoch with its service, its trainers, and the order of an epoch without faults."""
 
     def __init__(
-        self, cluster: Cluster, kind: str, chance: random.Random, *, in_order: bool, elements: int = ELEMENTS
+        self,
+        cluster: Cluster,
+        kind: str,
+        chance: random.Random,
+        *,
+        in_order: bool,
+        elements: int = ELEMENTS,
+        is_failing: bool = False,
     ) -> None:
         self.cluster, self._chance, self._in_order, self._elements = cluster, chance, in_order, elements
+        #: Whether the work of some elements fails, always or once.
+        self._is_failing = is_failing
         self._is_loader = kind.endswith("loader")
         self._slow = cluster.directory / "slow"
         self.dispatchers = [cluster.dispatcher(*SETTINGS, number=number) for number in range(len(cluster.addresses))]
@@ -183,20 +195,33 @@ class Epoch:
 
     def _undisturbed(self) -> Order:
         versions = tuple(sorted((role, version.name) for role, version in self.cluster.versions.items()))
-        order = ORDERS.get((self._is_loader, self._elements, versions), self._read_undisturbed)
+        order = ORDERS.get((self._is_loader, self._elements, self._is_failing, versions), self._read_undisturbed)
         if self._chance.random() < READ_AGAIN:
             assert self._read_undisturbed() == order, "two epochs without faults have different orders"
         return order
 
     def _read_undisturbed(self) -> Order:
-        reader, path = self._reader(Trainer(str(self._slow), self._is_loader))
+        reader, path = self._reader(Trainer(str(self._slow), self._is_loader, failing=self._failing("calm")))
         wait_for_end(reader)
         ledger = Ledger.read(path)
         assert ledger.outcome == "ok", f"the epoch without faults failed: {ledger.message}"
         order = [tuple(batch.numbers) for batch in ledger.batches]
-        verdict = judge([ledger], self._elements)
+        verdict = judge([ledger], self._delivered)
         assert verdict.is_honest, f"the epoch without faults is not exact: {verdict}"
         return order
+
+    def _failing(self, name: str) -> str:
+        """Returns the folder in which the work of a run notes its failures; empty if no work fails."""
+        if not self._is_failing:
+            return ""
+        folder = self.cluster.directory / name
+        folder.mkdir(exist_ok=True)
+        return str(folder)
+
+    @property
+    def _delivered(self) -> int:
+        """The number of elements that trainers receive."""
+        return self._elements - (broken(self._elements) if self._is_failing else 0)
 
     def _reader(self, trainer: Trainer) -> tuple[Process, Path]:
         return self.cluster.exact_reader(self._elements, dataclasses.asdict(trainer))
@@ -204,11 +229,11 @@ class Epoch:
     def start(self, trainers: int, state: dict[str, Any] | None = None, *, first_is_fast: bool = False) -> None:
         """Starts trainers, and blocks until each of them has read a batch or has ended."""
         self._counts.append(trainers)
-        self._running = []
+        self._running, failing = [], self._failing("storm")
         for rank in range(trainers):
             step_s = SLOW_STEP_S if first_is_fast and rank else 0.0
             save_every = self._chance.randint(1, SAVE_EVERY_MAX)
-            trainer = Trainer(str(self._slow), self._is_loader, rank, trainers, save_every, state, step_s, self._in_order)
+            trainer = Trainer(str(self._slow), self._is_loader, rank, trainers, save_every, state, step_s, self._in_order, failing)
             self._running.append(self._reader(trainer))
         # A loader also logs its first position, and a trainer whose part is read logs its end.
         for reader, path in self._running:
@@ -309,10 +334,11 @@ class Epoch:
             wait_for_end(reader)
         last = [Ledger.read(path) for _, path in self._running]
         kept, whole = self._kept + last, self._whole + last
-        verdict = judge(kept, self._elements)
+        verdict = judge(kept, self._delivered)
         is_one = set(self._counts) == {1}
         problems = _differences(self._order, kept, whole, is_one=is_one, in_order=self._in_order)
         assert self._fault_s is not None, "no fault happened"
+        assert not self._is_failing or any(Path(self._failing("storm")).iterdir()), "the work of no element failed"
         kind = "dataset" if not self._is_loader else "loader" if is_one else "loaders"
         return Round(
             kind=kind,

@@ -34,6 +34,10 @@ BUFFER = 8
 BATCH = 3
 #: The seed of the job.
 SEED = 3
+#: The distance of two elements whose work always fails, and of two elements whose work fails once. These are the first ones of them.
+FAILING_STEP, FIRST_BROKEN, FIRST_WEAK = 500, 250, 100
+#: The maximum number of elements that are left out, and the number of failures after which an element is left out.
+QUARANTINED_MAX, FAILURES_MAX = 64, 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,34 +58,57 @@ class Trainer:
     step_s: float = 0.0
     #: Whether the batches have a fixed order.
     in_order: bool = True
+    #: The path of a folder with a file for each element whose work has failed once; empty if no work fails.
+    failing: str = ""
 
 
 class Worked:
-    """Returns its argument, after ``POSITION_S`` seconds while the work is slow."""
+    """Returns its argument, after ``POSITION_S`` seconds while the work is slow. Some elements fail always or once, if ``failing`` is a folder."""
 
-    def __init__(self, slow: str) -> None:
-        self.slow = slow
+    def __init__(self, slow: str, failing: str) -> None:
+        self.slow, self.failing = slow, failing
 
     def __call__(self, number: Any) -> Any:
         """Returns ``number``."""
         if os.path.exists(self.slow):
             time.sleep(POSITION_S)
+        if self.failing and number % 2 == 0:
+            self._fail(int(number) // 2)
         return number
 
+    def _fail(self, element: int) -> None:
+        if element % FAILING_STEP == FIRST_BROKEN:
+            raise ValueError(f"element {element} is broken")
+        if element % FAILING_STEP == FIRST_WEAK:
+            try:
+                os.close(os.open(os.path.join(self.failing, str(element)), os.O_CREAT | os.O_EXCL))
+            except FileExistsError:
+                return
+            raise ValueError(f"element {element} is weak")
 
-def dataset(elements: int, slow: str) -> Dataset:
-    """Returns batches of the numbers from 0 to ``elements`` (exclusive), from a source of which a filter drops one half."""
+
+def broken(elements: int) -> int:
+    """Returns the number of elements whose work always fails."""
+    return len(range(FIRST_BROKEN, elements, FAILING_STEP))
+
+
+def dataset(elements: int, trainer: Trainer) -> Dataset:
+    """Returns batches of the numbers from 0 to the number of elements that can be computed, from a source of which a filter drops one half."""
     spec = ms.TensorSpec((), ms.int64)
     positions = Dataset.range(2 * elements).split_size(SPLIT).shuffle(BUFFER)
-    worked = positions.map_python(Worked(slow), element_spec=spec).filter(lambda x: x % 2 == 0)
-    return worked.map(lambda x: x // 2).batch(BATCH)
+    worked = positions.map_python(Worked(trainer.slow, trainer.failing), element_spec=spec).filter(lambda x: x % 2 == 0)
+    numbers = worked.map(lambda x: x // 2)
+    if trainer.failing:
+        # The numbers have no gaps at the broken elements, which are left out.
+        numbers = numbers.map(lambda x: x - (x + FAILING_STEP - FIRST_BROKEN - 1) // FAILING_STEP)
+    return numbers.batch(BATCH)
 
 
 def events(trainer: Trainer, service: str, elements: int) -> Iterator[dict[str, Any]]:
     """Yields a record for each batch and each saved position, and a last record for the end."""
     outcome, message = "ok", ""
     try:
-        yield from _read(trainer, service, dataset(elements, trainer.slow))
+        yield from _read(trainer, service, dataset(elements, trainer))
     except Exception as error:  # Every error is a finding, which the harness prints.
         outcome, message = "error", f"{type(error).__name__}: {error}"
     yield {"at_s": time.monotonic(), "outcome": outcome, "message": message, "lost": []}
@@ -89,6 +116,8 @@ def events(trainer: Trainer, service: str, elements: int) -> Iterator[dict[str, 
 
 def _read(trainer: Trainer, service: str, batches: Dataset) -> Iterator[dict[str, Any]]:
     ranks: dict[str, Any] = {"seed": SEED, "dp_rank": trainer.rank, "dp_size": trainer.trainers, "in_order": trainer.in_order}
+    if trainer.failing:
+        ranks |= {"max_quarantined": QUARANTINED_MAX, "max_failures": FAILURES_MAX}
     if not trainer.is_loader:
         exactly = ms.service.distribute("distributed_epoch", service, visitation="exactly_once", **ranks)
         for batch in batches.apply(exactly):

@@ -14,7 +14,7 @@ from typing import Any
 
 import millstream as ms
 
-from .exact_reader import SEED, dataset
+from .exact_reader import SEED, Trainer, dataset
 from .version import check_package
 
 
@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> int:
     if arguments[0] == "save":
         _, service, elements, place, slow = arguments
         # The harness kills workers that read any split, so no number of deaths tells that a split ends its workers.
-        ms.service.save(dataset(int(elements), slow), place, service, seed=SEED, max_deaths=16)
+        ms.service.save(dataset(int(elements), Trainer(slow, is_loader=False)), place, service, seed=SEED, max_deaths=16)
         return 0
     _, place, ledger = arguments
     with Path(ledger).open("w", buffering=1) as log:

@@ -12,7 +12,7 @@ from typing import Any
 
 import millstream as ms
 
-from .exact_reader import SEED, dataset
+from .exact_reader import SEED, Trainer, dataset
 from .ledger import Ledger, judge
 from .processes import Cluster, Process, wait_for_batches, wait_for_end
 from .round import Round
@@ -45,7 +45,7 @@ def _order() -> list[tuple[int, ...]]:
     """Returns the batches of an epoch without faults, which are the same in all rounds."""
     exactly: dict[str, Any] = {"visitation": "exactly_once", "seed": SEED, "dp_rank": 0, "dp_size": 1}
     with ms.local(workers=1, inline=True) as service:
-        whole = dataset(ELEMENTS, "").apply(ms.service.distribute("distributed_epoch", service, **exactly))
+        whole = dataset(ELEMENTS, Trainer("", is_loader=False)).apply(ms.service.distribute("distributed_epoch", service, **exactly))
         return [tuple(int(number) for number in batch) for batch in whole]
 
 

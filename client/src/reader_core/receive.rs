@@ -180,6 +180,7 @@ impl ReaderCore {
                 Arrival::Failed(failure) => {
                     entry.finish();
                     let worker = entry.worker.to_string();
+                    let failure = Box::new(failure);
                     let failure = ReadError::Task { worker, failure };
                     if self.schedule.is_some() {
                         entry.in_turn.failed = Some(failure);

@@ -30,7 +30,7 @@ fn a_task_error_follows_its_earlier_elements() {
         }
         let expected = ReadError::Task {
             worker: "a".into(),
-            failure,
+            failure: failure.into(),
         };
         for _ in 0..2 {
             assert_eq!(read.reader.next_element().expect_err("the task failed"), expected);
@@ -250,6 +250,7 @@ fn a_failure_told_twice_follows_its_earlier_elements() {
         expect(&mut read, 0, 1..40);
         let error = read.reader.next_element().expect_err("the task failed");
         let worker = "a".into();
+        let failure = failure.into();
         assert_eq!(error, ReadError::Task { worker, failure });
     });
 }

@@ -22,7 +22,7 @@ pub(super) const STOPPED_EARLY: &str = "the task of an exactly-once job ended be
 
 /// Checks that a job can be read exactly once (C16.2).
 pub(super) fn check_exactly_once(name: Option<&str>, parameters: &JobParameters) -> Result<(), Error> {
-    let Some(once) = parameters.exactly_once else {
+    let Some(once) = &parameters.exactly_once else {
         return Ok(());
     };
     if let Some(name) = name {
@@ -38,6 +38,13 @@ pub(super) fn check_exactly_once(name: Option<&str>, parameters: &JobParameters)
         ));
     }
     check_poison_limits(once.poison)?;
+    let quarantined = once.quarantine.as_ref().map_or(0, Vec::len);
+    if quarantined > ExactlyOnce::QUARANTINED_MAX {
+        return Err(Error::invalid(format!(
+            "an exactly-once job leaves out at most {} failed elements, found {quarantined}",
+            ExactlyOnce::QUARANTINED_MAX
+        )));
+    }
     if parameters.policy != Policy::Dynamic || !parameters.in_order {
         return Err(Error::invalid(format!(
             "an exactly-once job needs the sharding policy `dynamic` and in_order, and found the policy `{}` \
@@ -87,6 +94,7 @@ impl Tables {
         else {
             return Ok(plan.without_versions());
         };
+        let (first, step, files) = (*first, *step, *files);
         match &plan.sources[..] {
             [source] if is_other(files, source.files()) => Err(Error::precondition(
                 "the files of the dataset are not those of the saved position: files were added, removed, renamed or changed \
@@ -158,8 +166,8 @@ impl Tables {
         !exhausted || is_unbegun
     }
 
-    fn exactly_once_of(&self, id: IterationId) -> Option<ExactlyOnce> {
-        self.parameters_of(id)?.exactly_once
+    fn exactly_once_of(&self, id: IterationId) -> Option<&ExactlyOnce> {
+        self.parameters_of(id)?.exactly_once.as_ref()
     }
 }
 

@@ -160,7 +160,7 @@ impl ServiceState {
 
 impl Tables {
     pub(super) fn poison_limits(&self, id: IterationId) -> Option<PoisonLimits> {
-        Some(self.parameters_of(id)?.exactly_once?.poison)
+        Some(self.parameters_of(id)?.exactly_once.as_ref()?.poison)
     }
 
     /// Returns the number of deaths from which on a split of an iteration is a suspect.
@@ -246,7 +246,7 @@ impl Tables {
         let index = run.first_index;
         let once = self
             .parameters_of(id)
-            .and_then(|parameters| parameters.exactly_once);
+            .and_then(|parameters| parameters.exactly_once.as_ref());
         let split = once.map_or(index, |once| once.source_index(index));
         let source = self.books.plan(id).and_then(|plan| plan.sources.first());
         let payload = source.map_or(&[] as &[u8], |source: &SourcePlan| source.payload(index));

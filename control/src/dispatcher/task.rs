@@ -323,7 +323,7 @@ impl Tables {
             worker_count: iteration.shares,
             num_consumers: job.parameters.num_consumers,
             cross_trainer_cache: job.parameters.cross_trainer_cache,
-            exactly_once: job.parameters.exactly_once,
+            exactly_once: job.parameters.exactly_once.clone(),
             dataset: Arc::clone(dataset),
             plan,
         };

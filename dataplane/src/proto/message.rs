@@ -303,6 +303,23 @@ pub struct Failure {
     /// The traceback of the user function, or an empty text if there is no traceback.
     #[n(3)]
     pub traceback: String,
+    /// The failed element, if another task of the job can leave the element out (C16.12).
+    #[n(4)]
+    pub element: Option<Box<FailedElement>>,
+}
+
+/// The element of an exactly-once job at which an operation failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub struct FailedElement {
+    /// The number of the split in the source.
+    #[n(0)]
+    pub split: u64,
+    /// The id of the element in its split, which also names the operation.
+    #[n(1)]
+    pub id: u64,
+    /// The number of elements that the split had yielded before the failure.
+    #[n(2)]
+    pub yielded: u64,
 }
 
 impl Failure {
@@ -314,16 +331,35 @@ impl Failure {
             message: cut(message),
             origin: cut(origin),
             traceback: cut(traceback),
+            element: None,
         }
+    }
+
+    /// Returns the code, the message and the origin, without the traceback.
+    pub fn in_one_line(&self) -> String {
+        let Self {
+            code,
+            message,
+            origin,
+            ..
+        } = self;
+        match origin.is_empty() {
+            true => format!("{code}: {message}"),
+            false => format!("{code}: {message} (at {origin})"),
+        }
+    }
+
+    /// Returns this failure with the element that failed.
+    #[must_use]
+    pub fn at_element(self, element: Option<FailedElement>) -> Self {
+        let element = element.map(Box::new);
+        Self { element, ..self }
     }
 }
 
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: {}", self.code, self.message)?;
-        if !self.origin.is_empty() {
-            write!(f, " (at {})", self.origin)?;
-        }
+        f.write_str(&self.in_one_line())?;
         if !self.traceback.is_empty() {
             write!(f, "\n{}", self.traceback)?;
         }

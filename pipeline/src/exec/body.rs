@@ -127,7 +127,11 @@ impl Body {
     /// Opens the dataset of `given` in pass `pass` over the elements. A body makes new random draws in every
     /// pass.
     pub(crate) fn open(&self, given: Given, pass: u64) -> Result<Opened, ExecError> {
-        let inner = match self.inner(&given, pass) {
+        let inner = match self.excludes(given.position) {
+            true => Ok(Inner::Unopened),
+            false => self.inner(&given, pass),
+        };
+        let inner = match inner {
             Ok(inner) => inner,
             Err(error) => {
                 let error = error.at(given.origin.as_ref()).at_position(given.position);
@@ -147,6 +151,9 @@ impl Body {
     /// Returns the next element of `opened`, with the marks of the arguments of the dataset.
     pub(crate) fn next(&self, opened: &mut Opened) -> Result<Option<Item>, ExecError> {
         let mut item = loop {
+            // The rows of a registered function have no ids of their own operations.
+            let row = mix(opened.given.position, opened.read);
+            opened.is_over |= matches!(opened.inner, Inner::Source(_)) && self.excludes(row);
             if opened.is_over {
                 return Ok(None);
             }
@@ -157,7 +164,8 @@ impl Body {
                     // The dataset continues after the failure of one element, and ends with any other
                     // failure.
                     opened.is_over = !error.is_passable();
-                    self.leave_out(error.at_position(opened.given.position), &opened.given.marks)?;
+                    let error = self.identified(error, row).at_position(opened.given.position);
+                    self.leave_out(error, &opened.given.marks)?;
                 }
             }
         };
@@ -244,10 +252,32 @@ impl Body {
         }
     }
 
+    /// Returns whether the element at `position`, or the rest of a dataset from its row at `position` on, is
+    /// quarantined.
+    fn excludes(&self, position: u64) -> bool {
+        let shared = self.shared();
+        let may_be_excluded = shared.quarantine.as_ref().is_some_and(|ids| !ids.is_empty());
+        may_be_excluded && shared.faults().excludes(|| self.name().to_owned(), position)
+    }
+
+    /// Adds the name of the row at which a registered function failed. Operations of a body name their own
+    /// elements.
+    fn identified(&self, error: ExecError, row: u64) -> ExecError {
+        match self {
+            Body::Registered { shared, .. } => shared.faults().identified(error, row),
+            Body::Program { .. } => error,
+        }
+    }
+
+    fn shared(&self) -> &Shared {
+        let (Body::Program { shared, .. } | Body::Registered { shared, .. }) = self;
+        shared
+    }
+
     /// Leaves out the failed part of a dataset, or returns `error`, as the error policy says. `marks` are the
     /// marks of the dataset's arguments.
     fn leave_out(&self, error: ExecError, marks: &Marks) -> Result<(), ExecError> {
-        let (Body::Program { shared, .. } | Body::Registered { shared, .. }) = self;
+        let shared = self.shared();
         shared.faults().leave_out(error.stand_within(shared.node), marks)
     }
 

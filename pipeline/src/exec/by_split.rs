@@ -17,6 +17,7 @@ use super::expected::Expected;
 use super::item::Item;
 use super::iterate::{Further, Input, Iterate};
 use super::program::Program;
+use super::quarantine::{Quarantine, SplitQuarantine};
 use super::split_numbers::{SplitNumbers, SplitPart};
 use super::splits::{Feed, Split, SplitError, SplitSource};
 use super::state::{StateError, StateReader, StateWriter};
@@ -60,6 +61,8 @@ pub(super) struct BySplit {
     feed: Feed,
     /// The number of elements of each split, if the dataset determines it.
     counts: Option<SplitCounts>,
+    /// The elements that failed in earlier attempts, if failed elements may be left out.
+    quarantine: Option<Quarantine>,
     current: Option<Current>,
     /// The split after the current one, whose first elements a thread computes already. Otherwise most
     /// threads of a parallel map would wait while the last elements of the current split are computed. An
@@ -93,13 +96,20 @@ struct Current {
 }
 
 impl BySplit {
-    pub(super) fn new(program: Program, shared: Shared, feed: Feed, counts: Option<SplitCounts>) -> BySplit {
+    pub(super) fn new(
+        program: Program,
+        shared: Shared,
+        feed: Feed,
+        counts: Option<SplitCounts>,
+        quarantine: Option<Quarantine>,
+    ) -> BySplit {
         BySplit {
             may_compute_ahead: program.graph().may_compute_splits_ahead(),
             program,
             shared,
             feed,
             counts,
+            quarantine,
             current: None,
             next_split: None,
             is_slow: false,
@@ -147,9 +157,12 @@ impl BySplit {
         let expecting = self.expecting(&split);
         let storage = expecting.as_ref().unwrap_or(&self.shared.storage).clone();
         let only = OneSplit { split, passes: 0 };
+        let quarantine = self.quarantine.as_ref().map(|elements| elements.of_split(number));
+        let is_complete = quarantine.as_ref().is_none_or(SplitQuarantine::is_empty);
         let shared = Shared {
             feed: Some(Feed::new(Box::new(only))),
             split: Some(number),
+            quarantine,
             storage,
             // The split finishes with its last element, not when its source was read for the first time.
             ledger: Arc::default(),
@@ -166,7 +179,10 @@ impl BySplit {
             // The token of a split that cannot be opened would count the split as finished.
             token: SplitToken::new(lease, attempt, &self.shared.ledger),
             yielded: 0,
-            count: self.counts.map(|counts| counts.of(number)),
+            count: self
+                .counts
+                .filter(|_| is_complete)
+                .map(|counts| counts.of(number)),
             ahead: None,
             expecting,
         })
@@ -338,6 +354,9 @@ impl Iterate for BySplit {
         };
         if is_inner && let Some(current) = &mut self.current {
             current.number_inner(&mut next);
+        }
+        if let (Err(error), Some(current)) = (&mut next, &self.current) {
+            error.note_yielded(current.yielded);
         }
         next
     }

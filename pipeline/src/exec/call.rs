@@ -44,6 +44,10 @@ pub(crate) fn run(
     pass: u64,
     faults: &Faults,
 ) -> Result<Option<Item>, ExecError> {
+    let name = || chain.first().map_or("map", |call| call.name()).to_owned();
+    if faults.excludes(name, item.position) {
+        return Ok(None);
+    }
     let Item {
         value,
         marks,
@@ -128,10 +132,10 @@ fn tried(
     guarded("map", || finished(value, faults)).map(Some)
 }
 
-/// Computes all tensors that might fail when they are written, if `faults` leave out failing elements. After
+/// Computes all tensors that might fail when they are written, if `faults` may leave out elements. After
 /// the element is written, it could no longer be left out.
 fn finished(value: Value, faults: &Faults) -> Result<Value, ExecError> {
-    if faults.skips() {
+    if faults.may_leave_out() {
         value.into_iter().map(ascertained).collect()
     } else {
         Ok(value)

@@ -13,6 +13,7 @@ use super::faults::Faults;
 use super::functions::Functions;
 use super::measure::{Meter, Stage};
 use super::pool::Pool;
+use super::quarantine::{OperationQuarantine, Quarantine, SplitQuarantine};
 use super::random::{Seeds, mix};
 use super::skipped::Skipped;
 use super::splits::{Feed, SplitSource};
@@ -40,6 +41,9 @@ pub struct ExecContext {
     /// Whether the dataset runs on each split alone, as in exactly-once jobs. Then every element has
     /// an additional component: see [`numbered_by_split`](super::numbered_by_split). Needs `splits`.
     pub by_split: bool,
+    /// The elements that failed in earlier attempts, which this execution leaves out. `Some` lets failures
+    /// name their elements: see [`Failure::element`](super::Failure::element). Needs `by_split`.
+    pub quarantine: Option<Quarantine>,
     /// The registered functions, by name.
     pub functions: Arc<Functions>,
     /// The storage that files are read from.
@@ -73,6 +77,7 @@ impl ExecContext {
             plan: None,
             splits: None,
             by_split: false,
+            quarantine: None,
             functions,
             storage: Storage::default(),
             pool,
@@ -114,6 +119,8 @@ pub(crate) struct Shared {
     /// The number of the split to which the tree is limited, if the dataset runs on each split alone. Draws
     /// then depend on the split instead of the task.
     pub(crate) split: Option<u64>,
+    /// The elements of this split that are left out, if failed elements may be quarantined.
+    pub(crate) quarantine: Option<SplitQuarantine>,
     /// Whether parallel operations keep the order of their elements, unless they have a setting of their own.
     pub(crate) deterministic: bool,
     pub(crate) feed: Option<Feed>,
@@ -181,7 +188,9 @@ impl Shared {
 
     /// Returns the operation's treatment of failures.
     pub(crate) fn faults(&self) -> Faults {
+        let of_operation = |ids: SplitQuarantine| OperationQuarantine::new(ids, self.epoch, self.node);
         Faults::new(self.on_error, &self.skipped, &self.cancel)
+            .quarantining(self.quarantine.clone().map(of_operation))
     }
 
     /// Returns the context for the body of a function. `call` identifies the element of the call, and `pass`

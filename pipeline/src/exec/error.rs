@@ -6,6 +6,8 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use thiserror::Error;
 
+use super::quarantine::FailedElement;
+
 /// An error that a user's function returns.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -34,6 +36,8 @@ pub struct Failure {
     pub place: SmallVec<[u32; 2]>,
     /// The traceback that the user's function reported.
     pub traceback: Option<String>,
+    /// The name of the failed element, if the job may leave the element out in further attempts.
+    pub element: Option<FailedElement>,
     /// Whether the failure concerns only one element, or only the rest of one file. After a failure of one
     /// element or file, the operation continues with later elements at the next call.
     pub of_element: bool,
@@ -184,6 +188,7 @@ impl ExecError {
             position: None,
             place: SmallVec::new(),
             traceback: None,
+            element: None,
             of_element: false,
             cause: None,
         }))
@@ -206,6 +211,19 @@ impl ExecError {
     pub fn at_position(mut self, position: u64) -> ExecError {
         self.0.position.get_or_insert(position);
         self
+    }
+
+    /// Adds the name of the failed element, unless the error already names an element.
+    pub(crate) fn of(mut self, element: FailedElement) -> ExecError {
+        self.0.element.get_or_insert(element);
+        self
+    }
+
+    /// Adds the number of elements that the split of the failed element had yielded before.
+    pub(crate) fn note_yielded(&mut self, yielded: u64) {
+        if let Some(element) = &mut self.0.element {
+            element.yielded = yielded;
+        }
     }
 
     /// Adds the node at which the failure occurred, unless the node is already known.

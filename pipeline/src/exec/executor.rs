@@ -17,6 +17,7 @@ use super::iterate::{Filled, Input, Stop};
 use super::measure::Stats;
 use super::measuring::{Measuring, StageWatch};
 use super::program::{FilesOf, Find, Means, OpenError, Program};
+use super::quarantine::Quarantine;
 use super::settings::Settings;
 use super::skipped::{Failures, Skipped};
 use super::splits::Feed;
@@ -72,10 +73,8 @@ impl Executor {
         };
         let executed = graph.rewritten_for(Rewrites::default(), context.splits.is_some());
         let program = Program::prepare(&executed, &means, None, files_of(&context))?;
-        let identity = context
-            .splits
-            .is_none()
-            .then(|| Identity::new(graph, &program, context.task_id, context.epoch, context.seed));
+        let whole = || Identity::new(graph, &program, context.task_id, context.epoch, context.seed);
+        let identity = context.splits.is_none().then(whole);
         let measuring = Measuring::new(program.graph(), context.measured);
         let ledger = Arc::new(Ledger::default());
         let skipped = Skipped::default();
@@ -91,6 +90,7 @@ impl Executor {
             first_pass: context.epoch,
             seed: context.seed,
             split: None,
+            quarantine: None,
             deterministic: true,
             feed: context.splits.map(Feed::new),
             ledger: Arc::clone(&ledger),
@@ -109,9 +109,9 @@ impl Executor {
             stage: None,
         };
         let in_hand = shared.budget.in_hand();
-        let counts = context.by_split.then(|| graph.split_counts(&*context.functions));
-        let counts = counts.transpose()?;
-        let (root, spec) = opened(program, shared, counts)?;
+        let counts = || graph.split_counts(&*context.functions);
+        let counts = context.by_split.then(counts).transpose()?;
+        let (root, spec) = opened(program, shared, counts, context.quarantine)?;
         Ok(Executor {
             root,
             spec,
@@ -371,6 +371,7 @@ fn opened(
     program: Program,
     shared: Shared,
     counts: Option<Option<SplitCounts>>,
+    quarantine: Option<Quarantine>,
 ) -> Result<(Input, ElementSpec), OpenError> {
     let Some(counts) = counts else {
         let spec = program.spec().clone();
@@ -381,7 +382,8 @@ fn opened(
         return Err(OpenError::NotSplittable(reason.to_owned()));
     };
     let spec = numbered_by_split(program.spec())?;
-    Ok((Box::new(BySplit::new(program, shared, feed, counts)), spec))
+    let root = BySplit::new(program, shared, feed, counts, quarantine);
+    Ok((Box::new(root), spec))
 }
 
 /// Returns the source from which the graph learns its own files.

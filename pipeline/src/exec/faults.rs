@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::cancel::Cancel;
 use super::error::{ErrorKind, ExecError};
+use super::quarantine::OperationQuarantine;
 use super::skipped::Skipped;
 use super::token::{self, Marks};
 use crate::graph::ErrorPolicy;
@@ -17,6 +18,8 @@ const PAUSE_MAX: Duration = Duration::from_millis(100);
 #[derive(Debug, Clone)]
 pub(crate) struct Faults {
     policy: ErrorPolicy,
+    /// The elements that the operation leaves out, if failed elements may be quarantined.
+    quarantine: Option<OperationQuarantine>,
     skipped: Skipped,
     cancel: Cancel,
 }
@@ -25,9 +28,15 @@ impl Faults {
     pub(crate) fn new(policy: ErrorPolicy, skipped: &Skipped, cancel: &Cancel) -> Faults {
         Faults {
             policy,
+            quarantine: None,
             skipped: skipped.clone(),
             cancel: cancel.clone(),
         }
+    }
+
+    /// Returns a treatment that also leaves out the elements of `quarantine`.
+    pub(super) fn quarantining(self, quarantine: Option<OperationQuarantine>) -> Faults {
+        Faults { quarantine, ..self }
     }
 
     /// Returns a treatment that also leaves failing elements out if `skips`, whatever the dataset's policy
@@ -41,6 +50,7 @@ impl Faults {
     pub(crate) fn raising(&self) -> Faults {
         let mut faults = self.clone();
         faults.policy.skips = false;
+        faults.quarantine = None;
         faults
     }
 
@@ -49,10 +59,21 @@ impl Faults {
         self.policy.retries > 0
     }
 
-    /// Returns whether failing elements are left out. If failing elements are left out, no computation that
-    /// can fail may be deferred until the element is written.
-    pub(crate) fn skips(&self) -> bool {
-        self.policy.skips
+    /// Returns whether the operation may leave elements out. The operation then defers no computation that
+    /// can fail until the element is written: the element could no longer be left out.
+    pub(crate) fn may_leave_out(&self) -> bool {
+        self.policy.skips || self.quarantine.is_some()
+    }
+
+    /// Returns whether the element at `position` is quarantined, so that the operation `op` must not compute
+    /// it. Counts the element.
+    #[inline]
+    pub(crate) fn excludes(&self, op: impl FnOnce() -> String, position: u64) -> bool {
+        let is_excluded = self.is_quarantined(position);
+        if is_excluded {
+            self.skipped.exclude(&op());
+        }
+        is_excluded
     }
 
     /// Calls `attempt` until a call succeeds or no retries are left. The argument of `attempt` is whether the
@@ -76,7 +97,14 @@ impl Faults {
     /// Counts an element that failed with `error` as left out, if the policy permits and the data or a user's
     /// function is to blame. Returns whether the element is left out.
     pub(crate) fn passes_over(&self, error: &ExecError) -> bool {
-        let is_left_out = self.policy.skips && error.kind().is_of_element();
+        self.passes_over_at(error, error.failure().position)
+    }
+
+    fn passes_over_at(&self, error: &ExecError, position: Option<u64>) -> bool {
+        // An operation of a body has decided about its own elements.
+        let own_position = position.filter(|_| error.failure().element.is_none());
+        let is_quarantined = own_position.is_some_and(|position| self.is_quarantined(position));
+        let is_left_out = (self.policy.skips || is_quarantined) && error.kind().is_of_element();
         if is_left_out {
             self.skipped.record(error);
         }
@@ -86,11 +114,40 @@ impl Faults {
     /// Counts an element that failed with `error` as left out, if the policy permits. If the policy does not
     /// permit it, abandons the splits of the element's `marks` and returns the failure.
     pub(crate) fn leave_out(&self, error: ExecError, marks: &Marks) -> Result<(), ExecError> {
-        if self.passes_over(&error) {
+        let position = error.failure().position;
+        self.leave_out_at(error, position, marks)
+    }
+
+    /// Does the same for an element at `position`, which the error does not show.
+    pub(crate) fn leave_out_at(
+        &self,
+        error: ExecError,
+        position: Option<u64>,
+        marks: &Marks,
+    ) -> Result<(), ExecError> {
+        if self.passes_over_at(&error, position) {
             return Ok(());
         }
         token::abandon(marks);
+        let error = match position {
+            Some(position) => self.identified(error, position),
+            None => error,
+        };
         Err(error.of_element())
+    }
+
+    /// Adds the name of the element at `position`, by which the element can be quarantined.
+    pub(crate) fn identified(&self, error: ExecError, position: u64) -> ExecError {
+        match &self.quarantine {
+            Some(quarantine) if error.kind().is_of_element() => error.of(quarantine.failed(position)),
+            Some(_) | None => error,
+        }
+    }
+
+    #[inline]
+    fn is_quarantined(&self, position: u64) -> bool {
+        let quarantine = self.quarantine.as_ref();
+        quarantine.is_some_and(|quarantine| quarantine.contains(position))
     }
 }
 

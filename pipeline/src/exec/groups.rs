@@ -149,7 +149,7 @@ pub(crate) fn number(
     faults: &Faults,
 ) -> Result<Option<i64>, ExecError> {
     let made = call::run(chain, item.clone(), pass, faults)?;
-    if made.is_none() && faults.skips() {
+    if made.is_none() && faults.may_leave_out() {
         return Ok(None);
     }
     let made = made.map(call::settled).transpose()?;

@@ -50,6 +50,7 @@ pub(crate) mod permutation;
 pub(crate) mod pool;
 pub(crate) mod positions;
 pub(crate) mod program;
+pub(crate) mod quarantine;
 pub(crate) mod random;
 pub(crate) mod read_ahead;
 pub(crate) mod room;
@@ -96,6 +97,7 @@ pub use measure::{Bottleneck, StageStats, Stats};
 pub use measuring::StageWatch;
 pub use pool::Pool;
 pub use program::OpenError;
+pub use quarantine::{FailedElement, Quarantine};
 #[cfg(feature = "saved")]
 pub use saved::{SaveError, save, saved_spec};
 pub use site::Site;

@@ -510,6 +510,7 @@ mod tests {
             first_pass: 0,
             seed: None,
             split: None,
+            quarantine: None,
             deterministic: true,
             feed: None,
             ledger: Arc::new(Ledger::default()),

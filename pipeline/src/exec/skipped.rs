@@ -101,6 +101,14 @@ impl Skipped {
         before.saturating_add(1)
     }
 
+    /// Counts an element that the operation `op` left out without computing it, because it failed in earlier
+    /// attempts.
+    pub(crate) fn exclude(&self, op: &str) {
+        self.shared.known.lock().counts(op).skipped += 1;
+        self.shared.count.fetch_add(1, Ordering::Relaxed);
+        tracing::debug!(op, "a quarantined element is left out");
+    }
+
     /// Counts a call that failed with `error` and is retried.
     pub(crate) fn retry(&self, error: &ExecError) {
         self.shared.known.lock().counts(&error.failure().op).retried += 1;

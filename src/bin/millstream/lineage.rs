@@ -19,7 +19,7 @@ pub(crate) fn run(args: &ExplainArgs, job: u64, step: u64) -> Result<(), String>
     let service = asking::connect(&args.identity, &args.dispatcher)?;
     let status = service.status().map_err(|error| error.to_string())?;
     let found = job_of(&status, job)?;
-    let once = found.parameters.exactly_once.ok_or_else(|| {
+    let once = found.parameters.exactly_once.as_ref().ok_or_else(|| {
         format!(
             "job {job} is not an exactly-once job, so its workers decide the batches of a step: \
              use visitation=\"exactly_once\""
@@ -36,7 +36,7 @@ pub(crate) fn run(args: &ExplainArgs, job: u64, step: u64) -> Result<(), String>
              step are unknown without reading: use `loader.lineage({step})` in a trainer"
         )
     })?;
-    let lines = lines(&lineage, &counts, &once, step)?;
+    let lines = lines(&lineage, &counts, once, step)?;
     say(&format!(
         "step {step} of epoch {} of job {}: dataset {dataset}, seed {}, {} trainers",
         iteration.repetition, found.id.0, once.seed, once.step

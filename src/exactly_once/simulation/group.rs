@@ -125,6 +125,7 @@ impl World {
         let step = self.group.trainers();
         let once = ExactlyOnce {
             files: None,
+            quarantine: None,
             seed: self.seed,
             first: place.first_split(rank, step),
             step,

@@ -183,7 +183,7 @@ impl World {
             None => {
                 let parameters = JobParameters {
                     in_order: true,
-                    exactly_once: Some(trainer.once),
+                    exactly_once: Some(trainer.once.clone()),
                     ..JobParameters::new(dataset_id(), Policy::Dynamic)
                 };
                 let name = None;

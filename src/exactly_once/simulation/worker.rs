@@ -105,7 +105,7 @@ impl SimTask {
     fn begin(&mut self, defect: Option<SimDefect>) -> Option<&mut BegunSplit> {
         if self.current.is_none() {
             let (index, lease, attempt) = self.queue.pop_front()?;
-            let (once, _) = self.terms?;
+            let (once, _) = self.terms.as_ref()?;
             let split = match defect {
                 Some(SimDefect::SplitNotTranslated) => index * once.step,
                 Some(_) | None => once.source_index(index),
@@ -126,7 +126,7 @@ impl SimTask {
         elements: impl Fn(u64, u64) -> Vec<u64>,
         defect: Option<SimDefect>,
     ) -> Vec<Message> {
-        let (_, epoch) = self.terms.unwrap_or((ExactlyOnce::whole(0), 0));
+        let epoch = self.terms.as_ref().map_or(0, |(_, epoch)| *epoch);
         let Some(begun) = self.begin(defect) else {
             return Vec::new();
         };

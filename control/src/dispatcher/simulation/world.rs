@@ -59,6 +59,7 @@ impl World {
     pub(super) fn exact(splits: u64) -> World {
         let once = ExactlyOnce {
             files: None,
+            quarantine: None,
             seed: 7,
             first: 1,
             step: 2,
@@ -82,11 +83,11 @@ impl World {
             now: Duration::ZERO,
             splits,
             repetitions,
+            oracle: Oracle::new(once.is_some()),
             once,
             job: JobId(0),
             workers: Vec::new(),
             clients: Vec::new(),
-            oracle: Oracle::new(once.is_some()),
             poison: BTreeSet::new(),
             deaths: 0,
             next_session: 100,
@@ -113,7 +114,7 @@ impl World {
         world.ask(SessionId(1), Role::Submit, register).unwrap();
         let parameters = JobParameters {
             in_order: world.is_in_order(),
-            exactly_once: world.once,
+            exactly_once: world.once.clone(),
             ..JobParameters::new(DatasetId::automatic(1000), Policy::Dynamic)
         };
         let create = Request::CreateJob {
@@ -312,7 +313,7 @@ impl World {
             }
             for iteration in std::mem::take(&mut self.plans) {
                 // The job reads every `step`-th split, and these are the splits of the world.
-                let splits = self.splits * self.once.map_or(1, |once| once.step);
+                let splits = self.splits * self.once.as_ref().map_or(1, |once| once.step);
                 let plan = SplitPlan {
                     sources: vec![SourcePlan::Counted { splits }],
                     seed: 0,

@@ -3,10 +3,9 @@
 
 use millstream_link::Role;
 
-use super::exactness::{job, lease, leased};
+use super::exactness::{job, lease, leased, splits_of};
 use super::rig::Rig;
 use crate::dispatcher::Reply;
-use crate::error::Error;
 use crate::exactly_once::ExactlyOnce;
 use crate::id::{SessionId, TaskId};
 
@@ -40,13 +39,12 @@ fn check_rest(rig: &mut Rig, worker: SessionId, task: TaskId, next: u64) {
     assert_eq!(rest, splits(next..100));
 }
 
-fn splits_of(answer: Option<Result<Reply, Error>>) -> Vec<(u64, u32)> {
+fn answered(rig: &mut Rig, number: u64) -> Vec<(u64, u32)> {
+    let answer = rig.reply(number);
     let Some(Ok(Reply::Splits { runs, .. })) = answer else {
         panic!("expected splits, found {answer:?}")
     };
-    let runs = runs.iter();
-    runs.flat_map(|run| splits(run.first_index..run.first_index + run.count))
-        .collect()
+    splits_of(&runs)
 }
 
 /// The answer was never sent, so the worker repeats its request.
@@ -54,10 +52,10 @@ fn splits_of(answer: Option<Result<Reply, Error>>) -> Vec<(u64, u32)> {
 fn a_death_after_a_commit_keeps_the_lease() {
     let (mut rig, worker, task, first) = one_worker();
     let number = rig.send(worker, Role::Worker, lease(task, 0));
-    let unsent = splits_of(rig.reply(number));
+    let unsent = answered(&mut rig, number);
     rig.restart();
     rig.send_numbered(worker, Role::Worker, lease(task, 0), number, number);
-    let repeated = splits_of(rig.reply(number));
+    let repeated = answered(&mut rig, number);
     assert_eq!(repeated, unsent);
     let next = (first + unsent.len()) as u64;
     assert_eq!(unsent, splits(first as u64..next));
@@ -70,7 +68,7 @@ fn a_death_before_a_commit_leases_nothing() {
     let (mut rig, worker, task, first) = one_worker();
     let number = rig.die_before_commit(worker, Role::Worker, lease(task, 0));
     rig.send_numbered(worker, Role::Worker, lease(task, 0), number, number);
-    let repeated = splits_of(rig.reply(number));
+    let repeated = answered(&mut rig, number);
     let next = (first + repeated.len()) as u64;
     assert_eq!(repeated, splits(first as u64..next));
     check_rest(&mut rig, worker, task, next);

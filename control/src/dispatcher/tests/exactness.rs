@@ -10,7 +10,7 @@ use crate::dispatcher::{
     ClientPush, DispatcherConfig, Event, IterationStatus, Phase, Reply, Request, Run, TaskPhase,
 };
 use crate::error::{Code, Error};
-use crate::exactly_once::{ExactlyOnce, PoisonLimits};
+use crate::exactly_once::ExactlyOnce;
 use crate::id::{ClientId, JobId, SessionId, TaskId};
 use crate::job::{JobParameters, Policy};
 use crate::planner::{SourcePlan, SplitPlan};
@@ -362,11 +362,8 @@ fn unfit_parameters_of_exact_jobs_are_refused() {
     };
     let once = |step| {
         Some(ExactlyOnce {
-            seed: 7,
-            first: 0,
             step,
-            poison: PoisonLimits::default(),
-            files: None,
+            ..ExactlyOnce::whole(7)
         })
     };
     let bad = [
@@ -441,22 +438,20 @@ fn several_sources_are_refused() {
 fn workers_get_the_selected_splits_only() {
     let mut rig = Rig::new();
     let once = ExactlyOnce {
-        seed: 7,
         first: 2,
         step: 3,
-        poison: PoisonLimits::default(),
-        files: None,
+        ..ExactlyOnce::whole(7)
     };
     rig.plan = Ok(SplitPlan {
         sources: vec![SourcePlan::listed((0..10).map(|item| vec![item]))],
         seed: 0,
     });
-    let job = job(&mut rig, once);
+    let job = job(&mut rig, once.clone());
     let worker = rig.worker(1, "one:1");
     let client = rig.client(job);
     let task = rig.tasks(worker)[0];
     let described = rig.ask(worker, Role::Worker, Request::DescribeTask { task });
-    assert!(matches!(described, Ok(Reply::Task(def)) if def.exactly_once == Some(once)));
+    assert!(matches!(described, Ok(Reply::Task(def)) if def.exactly_once.as_ref() == Some(&once)));
     let request = lease(task, 0);
     let mut payloads = Vec::new();
     while let Ok(Reply::Splits {
@@ -587,7 +582,11 @@ fn leased_runs(rig: &mut Rig, session: SessionId, task: TaskId) -> Vec<Run> {
 
 /// Returns the index and the attempt of each split that a task is leased.
 pub(super) fn leased(rig: &mut Rig, session: SessionId, task: TaskId) -> Vec<(u64, u32)> {
-    let runs = leased_runs(rig, session, task);
+    splits_of(&leased_runs(rig, session, task))
+}
+
+/// Returns the index and the attempt of each split in runs.
+pub(super) fn splits_of(runs: &[Run]) -> Vec<(u64, u32)> {
     let splits = runs.iter().flat_map(|run| {
         let indices = run.first_index..run.first_index + run.count;
         indices.map(|index| (index, run.attempt))

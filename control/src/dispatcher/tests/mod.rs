@@ -15,6 +15,7 @@ mod order;
 mod paces;
 mod people;
 mod poison;
+mod quarantine;
 mod quota;
 mod requests;
 mod restart;

@@ -255,7 +255,7 @@ impl WireRequest {
             cross_trainer_cache: Some(parameters.cross_trainer_cache),
             abandoned: parameters.abandoned,
             in_order: parameters.in_order,
-            exactly_once: parameters.exactly_once,
+            exactly_once: parameters.exactly_once.clone(),
         }
     }
 

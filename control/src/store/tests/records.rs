@@ -12,7 +12,7 @@ use crate::dispatcher::{
     TaskFailure, TaskPhase, TaskRecord, WorkerRecord,
 };
 use crate::error::Error;
-use crate::exactly_once::ExactlyOnce;
+use crate::exactly_once::{ExactlyOnce, QuarantinedElement};
 use crate::id::{
     BootId, ClientId, DatasetId, IterationId, JobId, RequestNumber, SessionId, TaskId, WorkerId,
 };
@@ -160,6 +160,9 @@ fn job(id: u64, seed: u64) -> JobRecord {
             in_order: seed % 5 == 1,
             exactly_once: (seed % 7 == 3).then_some(ExactlyOnce {
                 files: seed.is_multiple_of(2).then_some(seed),
+                quarantine: seed
+                    .is_multiple_of(3)
+                    .then(|| vec![QuarantinedElement { split: seed, id: 5 }]),
                 seed,
                 first: seed / 3,
                 step: seed / 5 + 1,

@@ -118,9 +118,14 @@ impl Read {
         let Some(outer) = self.input.next()? else {
             return Ok(false);
         };
+        if self.faults.excludes(|| self.op.to_owned(), outer.position) {
+            return Ok(true);
+        }
         match self.reader(&outer, 0, 0) {
             Ok(reader) => self.file = Some(Box::new(OneFile::new(outer, reader, 0, &self.budget))),
-            Err(error) => self.faults.leave_out(error, &outer.marks)?,
+            Err(error) => self
+                .faults
+                .leave_out_at(error, Some(outer.position), &outer.marks)?,
         }
         Ok(true)
     }
@@ -140,10 +145,16 @@ impl Read {
             }
             Err(Failed { error, goes_on }) => {
                 let marks = file.outer.marks.clone();
+                let position = mix(file.outer.position, file.passed.wrapping_sub(1));
+                // Only broken bytes fail again whenever they are read, so that they can be quarantined.
+                let is_of_bytes = matches!(error.kind(), ErrorKind::Data | ErrorKind::Value);
                 if goes_on {
                     self.file = Some(file);
                 }
-                self.faults.leave_out(error, &marks).map(|()| None)
+                let left_out = self
+                    .faults
+                    .leave_out_at(error, is_of_bytes.then_some(position), &marks);
+                left_out.map(|()| None)
             }
         }
     }

@@ -105,9 +105,12 @@ impl Iterate for Filter {
     }
 }
 
-/// Returns whether `test`, a predicate of the operation `op`, holds for `item`. Returns `None` if the
-/// predicate failed and the error policy skips the element.
+/// Returns whether `test`, a predicate of the operation `op`, holds for `item`. Returns `None` if `faults`
+/// leave the element out, for example because the predicate failed.
 pub(crate) fn holds(op: &str, test: &Test, item: &Item, faults: &Faults) -> Result<Option<bool>, ExecError> {
+    if faults.excludes(|| op.to_owned(), item.position) {
+        return Ok(None);
+    }
     let answer = faults.tried(|_| match test {
         Test::Registered(name, call) => guarded(name, || {
             let answer = call(&item.value);

@@ -135,8 +135,18 @@ impl Registered {
         (self.open, self.has_range) = (None, false);
     }
 
+    /// Moves past the elements that failed in earlier attempts. A source that is opened after them does not
+    /// compute them.
+    fn pass_over_excluded(&mut self) {
+        while self.position < self.end && self.faults.excludes(|| self.name.clone(), self.position) {
+            self.position = self.position.saturating_add(1);
+            self.open = None;
+        }
+    }
+
     /// Returns the next element of the range, or `None` at the end of the range.
     fn step(&mut self) -> Result<Option<Item>, ExecError> {
+        self.pass_over_excluded();
         let position = self.position;
         if position == self.end {
             return Ok(None);
@@ -181,7 +191,10 @@ impl Registered {
             self.position = position.saturating_add(1);
         }
         if !self.faults.passes_over(&error.clone().at_position(position)) {
-            return Err(error);
+            return Err(match goes_on {
+                true => self.faults.identified(error.at_position(position), position),
+                false => error,
+            });
         }
         if !goes_on {
             self.close();
@@ -296,7 +309,7 @@ impl Iterate for Registered {
     ) -> Option<Result<Filled, ExecError>> {
         // Splits need marks on every element, and an element that fails in a pack cannot be retried or
         // skipped.
-        if self.cursor.is_fed() || self.faults.skips() || self.faults.retries() {
+        if self.cursor.is_fed() || self.faults.may_leave_out() || self.faults.retries() {
             return None;
         }
         self.fill(pack, sequence, limit).transpose()
