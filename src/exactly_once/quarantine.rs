@@ -79,7 +79,9 @@ impl Quarantine {
         &self.terms.elements
     }
 
-    /// Decides about a failure. `had` is the number of elements of its split that the trainer has.
+    /// Decides about a failure. `had` is the number of elements of its split that the trainers have, or
+    /// `u64::MAX` for all elements. A finished split is only read again for its place in a joined position, so
+    /// it may leave out any element.
     pub(super) fn decide(&mut self, failed: &FailedElement, had: u64) -> Decision {
         let element = QuarantinedElement {
             split: failed.split,
@@ -102,7 +104,7 @@ impl Quarantine {
                 "The epoch has had {FAILURES_MAX} failures: look for their common cause, for example in the logs of the workers."
             ));
         }
-        if had > failed.yielded {
+        if had > failed.yielded && had != u64::MAX {
             let reason = "An earlier attempt succeeded, and the trainer has its result, so the element cannot be left out any more: \
                           let the function succeed in every attempt, or fail in every attempt.";
             return Decision::Fail(reason.to_owned());
@@ -195,6 +197,12 @@ mod tests {
             Decision::Retry { failures: 1 }
         );
         assert!(is_left_out(&quarantine.decide(&failed(8, 5), 5)));
+    }
+
+    #[test]
+    fn finished_splits_leave_out_any_element() {
+        let mut quarantine = quarantine(9, 1);
+        assert!(is_left_out(&quarantine.decide(&failed(7, 4), u64::MAX)));
     }
 
     #[test]
