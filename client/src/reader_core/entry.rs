@@ -43,6 +43,9 @@ pub(super) struct Entry {
     pub(super) is_finished: bool,
     /// The failure that the dispatcher reported. Used if the worker does not report the failure itself.
     pub(super) failure: Option<String>,
+    /// Whether the worker was asked for the task after the dispatcher reported the failure. Only the answer to
+    /// such a request tells that the worker does not report the failure itself.
+    is_asked_since_failure: bool,
     /// The repeated refusals of a worker that does not know the task; `None` while the worker has not refused
     /// it.
     pub(super) unknown: Option<Unknown>,
@@ -106,6 +109,7 @@ impl Entry {
             written_off: 0,
             is_finished: false,
             failure: None,
+            is_asked_since_failure: false,
             unknown: None,
             given_up: None,
             granted_at: 0,
@@ -162,6 +166,7 @@ impl Entry {
     /// Returns the message that opens or resumes the subscription. The message says which elements have
     /// already arrived.
     pub(super) fn subscribe(&mut self) -> Subscribe {
+        self.is_asked_since_failure = self.failure.is_some();
         Subscribe {
             trainer_id: self.trainer_id.as_deref().map(str::to_owned),
             ..self.half.subscribe(self.source.ticket.clone())
@@ -178,9 +183,13 @@ impl Entry {
     }
 
     /// Returns whether the worker may still report the task's failure, after the elements that it sent
-    /// before. In a coordinated read the worker reports the failure to every consumer, however late (C9.7).
+    /// before. In a coordinated read the worker reports the failure to every consumer, however late (C9.7). A
+    /// worker that did not know the task at first may know it now.
     pub(super) fn may_hear_of_failure(&self, is_coordinated: bool) -> bool {
-        (self.layout.is_some() || is_coordinated) && self.unknown.is_none()
+        match is_coordinated {
+            true => self.unknown.is_none() || !self.is_asked_since_failure,
+            false => self.layout.is_some() && self.unknown.is_none(),
+        }
     }
 
     /// Returns the error of the task's failure if the dispatcher reported the failure.

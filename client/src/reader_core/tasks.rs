@@ -155,9 +155,11 @@ impl ReaderCore {
     /// Decides, from the dispatcher's reports, whether a task that its worker does not know will ever be
     /// known.
     pub(super) fn judge_unknown(&mut self, task: TaskId) {
-        if self.tasks.get(&task).is_none_or(|entry| entry.unknown.is_none())
-            || self.take_word_for_failure(task)
-        {
+        let is_coordinated = self.schedule.is_some() && !self.is_iteration_over;
+        let Some(entry) = self.tasks.get(&task).filter(|entry| entry.unknown.is_some()) else {
+            return;
+        };
+        if !entry.may_hear_of_failure(is_coordinated) && self.take_word_for_failure(task) {
             return;
         }
         if let Some(entry) = self.tasks.get_mut(&task).filter(|_| self.is_iteration_over) {

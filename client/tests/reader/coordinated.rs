@@ -374,6 +374,30 @@ fn a_late_consumer_fails_where_others_do() {
     });
 }
 
+/// C9.7: a worker that did not know its task yet reports the failure later, so a consumer that was refused
+/// asks again instead of failing before the others.
+#[test]
+fn a_refused_consumer_fails_where_others_do() {
+    watched(|| {
+        let mut party = Party::new(2, 8);
+        for (consumer, read) in (0..).zip(&party.reads) {
+            read.tell(TaskEvent::Added(party.source("a", 0, consumer, Some(0))));
+        }
+        party.workers.log("a").wait(|traffic| traffic.refused >= 2);
+        party.start_with("a", 0, Some(0), 7, Ending::Exhausted);
+        party.tell(&failed());
+        party.tell(&TaskEvent::CaughtUp);
+        party.read(3);
+        for read in &mut party.reads {
+            let error = read.reader.next_element().expect_err("the data is over");
+            assert!(
+                error.to_string().contains("end of data in a coordinated read"),
+                "{error}"
+            );
+        }
+    });
+}
+
 /// D7.5: the failure arrives after all released groups, and not before the task's turn.
 #[test]
 fn a_forgotten_failure_arrives_in_its_tasks_turn() {
