@@ -80,8 +80,8 @@ impl Quarantine {
     }
 
     /// Decides about a failure. `had` is the number of elements of its split that the trainers have, or
-    /// `u64::MAX` for all elements. A finished split is only read again for its place in a joined position, so
-    /// it may leave out any element.
+    /// `u64::MAX` for all elements. A finished split is only read again because a joined position is before
+    /// it, so it may leave out any element.
     pub(super) fn decide(&mut self, failed: &FailedElement, had: u64) -> Decision {
         let element = QuarantinedElement {
             split: failed.split,

@@ -43,8 +43,8 @@ pub(super) struct Entry {
     pub(super) is_finished: bool,
     /// The failure that the dispatcher reported. Used if the worker does not report the failure itself.
     pub(super) failure: Option<String>,
-    /// Whether the worker was asked for the task after the dispatcher reported the failure. Only the answer to
-    /// such a request tells that the worker does not report the failure itself.
+    /// Whether the worker was asked for the task after the dispatcher reported the failure. Only the answer
+    /// to such a request tells that the worker does not report the failure itself.
     is_asked_since_failure: bool,
     /// The repeated refusals of a worker that does not know the task; `None` while the worker has not refused
     /// it.

@@ -374,8 +374,8 @@ fn a_late_consumer_fails_where_others_do() {
     });
 }
 
-/// C9.7: a worker that did not know its task yet reports the failure later, so a consumer that was refused
-/// asks again instead of failing before the others.
+/// C9.7: a worker that did not know its task yet reports the failure later. A consumer that was refused
+/// therefore asks again, and does not fail before the others.
 #[test]
 fn a_refused_consumer_fails_where_others_do() {
     watched(|| {
