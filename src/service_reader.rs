@@ -266,6 +266,9 @@ impl Passes {
                 // Only the first pass continues at a saved position.
                 read.1.place = Place::default();
                 read.1.files = None;
+                if let Some(quarantine) = &mut read.1.quarantine {
+                    quarantine.elements.clear();
+                }
                 Ok(Box::new(ExactSource::new(
                     Arc::clone(service),
                     (request, terms),

@@ -355,6 +355,7 @@ mod tests {
             is_coordinated: false,
             trainer_id: None,
             whole_splits: false,
+            is_exactly_once: false,
         };
         let intake = Intake::new(reading, Arc::new(HeapAlloc), Notices::default());
         let (at_it, let_go) = (Arc::new(Barrier::new(2)), Arc::new(Barrier::new(2)));

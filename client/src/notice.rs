@@ -66,17 +66,25 @@ pub enum Notice {
     },
     /// An operation failed at an element of an exactly-once job, and another attempt follows.
     ElementFailed {
+        /// The number of the split in the source.
+        split: u64,
         /// The number of failures of the element so far.
         failures: u32,
+        /// The number of failures after which the element is left out.
+        max_failures: u32,
         /// The failure, with the worker and the origin of the element.
         reason: String,
     },
-    /// An exactly-once job leaves an element out, because an operation failed at it in all attempts.
+    /// An exactly-once job leaves an element out, because an operation failed at it several times.
     ElementQuarantined {
         /// The number of the split in the source.
         split: u64,
-        /// The number of elements that this pass leaves out so far.
+        /// The number of failures of the element.
+        failures: u32,
+        /// The number of elements that this trainer leaves out so far.
         quarantined: u64,
+        /// The number of elements that this trainer may leave out.
+        max_quarantined: u64,
         /// The last failure, with the worker and the origin of the element.
         reason: String,
     },
@@ -121,18 +129,25 @@ impl fmt::Display for Notice {
                 "split {split} was skipped, because several workers died while they read it; its remaining elements are missing in this \
                  epoch"
             ),
-            Self::ElementFailed { failures, reason } => write!(
-                f,
-                "an element failed (attempt {failures}), and is computed again: {reason}"
-            ),
-            Self::ElementQuarantined {
+            Self::ElementFailed {
                 split,
-                quarantined,
+                failures,
+                max_failures,
                 reason,
             } => write!(
                 f,
-                "an element of split {split} is missing in this epoch, because it failed in all attempts: {reason}. The epoch has left out \
-                 {quarantined} so far"
+                "an element of split {split} has failed {failures} of {max_failures} times, and is computed again: {reason}"
+            ),
+            Self::ElementQuarantined {
+                split,
+                failures,
+                quarantined,
+                max_quarantined,
+                reason,
+            } => write!(
+                f,
+                "an element of split {split} is missing in this epoch, because it failed {failures} times: {reason}. This trainer leaves out \
+                 {quarantined} of at most {max_quarantined} elements"
             ),
         }
     }

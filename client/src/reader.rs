@@ -54,6 +54,9 @@ pub struct ReaderConfig {
     /// split. With such splits, the loss of a worker does not lose splits whose elements have arrived.
     /// Default false.
     pub whole_splits: bool,
+    /// True if the job is an exactly-once job, which loses no splits: splits that the dispatcher calls lost
+    /// belong to a task that failed, and the failure is reported. Default false.
+    pub is_exactly_once: bool,
     /// The time for which a live worker may be out of reach before reading fails, if no other worker has
     /// elements left. Default 30 s. A worker that answers but does not know its task has four times as long.
     /// Time without a connection to the dispatcher does not count.
@@ -102,6 +105,7 @@ impl Default for ReaderConfig {
             trainer_id: None,
             is_shared: false,
             whole_splits: false,
+            is_exactly_once: false,
             worker_give_up: Duration::from_secs(30),
             no_workers_give_up: Duration::from_secs(3600),
             look_up_every: Duration::from_millis(500),
@@ -174,6 +178,7 @@ impl Reader {
             is_coordinated: config.consumer.is_some(),
             trainer_id,
             whole_splits: config.whole_splits,
+            is_exactly_once: config.is_exactly_once,
         };
         let intake = Arc::new(Intake::new(reading, alloc, notices));
         let seen = Arc::downgrade(&intake);

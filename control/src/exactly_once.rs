@@ -29,7 +29,7 @@ pub struct ExactlyOnce {
     #[n(4)]
     pub files: Option<u64>,
     /// The elements that workers leave out, because an operation failed at them in earlier jobs of the epoch
-    /// (C16.12). `None` if the job leaves out no such element, and failures name no element.
+    /// (C16.12). `Some`, also with an empty list, lets failures name their elements.
     #[n(5)]
     pub quarantine: Option<Vec<QuarantinedElement>>,
 }

@@ -226,7 +226,7 @@ class ExactLoading(StreamLoading):
         return self._read_element(epoch, step, at, timeout_s) if data is None else element_of(data)
 
     def _read_element(self, epoch: int, step: int, at: Callable[[], Any], timeout_s: float) -> tuple[int, int, bool]:
-        """Returns the split, the position and the completeness of a step's batch by reading from the nearest known place on."""
+        """Returns a step's split, its position in it, and whether the split leaves elements out, by reading from the nearest known place on."""
         self._check_start(epoch, step)
         first, place = self._start(epoch)
         first = max([known for known_epoch, known in list(self._places) if known_epoch == epoch and known <= step], default=first)
@@ -293,8 +293,8 @@ class ExactLoading(StreamLoading):
         place = Place.from_state(state)
         if has_position and place.quarantined and not self._terms.limits.max_quarantined:
             raise InvalidArgumentError(
-                "the state was saved after elements had been left out, which decides the positions of later elements: pass max_quarantined, as the "
-                "loader did that saved the state"
+                "the state names elements that were left out, on which the positions of later elements depend, and this loader has max_quarantined=0: "
+                "pass the max_quarantined of the loader that saved the state"
             )
         self._resumes = int(state["epoch"]), step, place
         self._places.clear()

@@ -409,7 +409,8 @@ class DataLoader:
         order whose ``len()`` is known. If an operation such as a filter decides the number of batches, the loader remembers the positions of the
         4096 batches that it delivered last. For another step it reads at most 4096 batches from the nearest known position on, and drops them.
         If an exactly-once loader has ``in_order=False``, only remembered batches have an answer. With ``max_skips``, reading meets the splits that
-        end their workers again.
+        end their workers again. With ``max_quarantined``, reading may compute failed elements again, with the same warnings. For a split that left
+        elements out, the answer names the split without its records.
 
         The files of a dataset are listed again, so their names are those of the epoch if no file was added or removed since.
 

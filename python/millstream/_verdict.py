@@ -124,7 +124,7 @@ def verdict_of(found: Mapping[str, Any]) -> Verdict:
         return Verdict("warning", f"The epoch has skipped {_count(skipped, 'split')} that ended several workers.", advice, "trainer")
     quarantined = int(found.get("quarantined_elements") or 0)
     if share < _WAITS and quarantined:
-        advice = "Look for these elements: the warnings of the program and the logs of the workers name them."
+        advice = "Correct these elements or the function: the warnings in the log of this program name each element, its worker and its error."
         return Verdict("warning", f"The epoch has left out {_count(quarantined, 'element')} at which an operation failed.", advice, "trainer")
     if share < _WAITS:
         return Verdict("good", f"The training loop waits for data {share:.0%} of the time: the trainer sets the speed.", bottleneck="trainer")

@@ -187,7 +187,7 @@ class DataLossError(MillstreamError, ValueError):
 
 
 class DataLossWarning(UserWarning):
-    """Elements were lost with their worker, and ``on_lost="warn"`` asks for a warning instead of an error."""
+    """Elements are missing in the epoch, and the program permits it by ``on_lost="warn"``, ``max_skips`` or ``max_quarantined``."""
 
 
 class UserFunctionError(MillstreamError, RuntimeError):

@@ -758,10 +758,11 @@ def distribute(
             for ``"exactly_once"``.
         max_deaths: The number of dead workers after which a split is given up, from 2 to 16. Each of them held the split when it died. Use more
             than 3 where machines end often, such as spot machines that are preempted without notice. Only for ``"exactly_once"``.
-        max_quarantined: The number of elements that an epoch may leave out, each with a ``DataLossWarning``, because a function raises an error
-            at them, or their data is broken. By default the first failure ends the epoch with its error. Only for ``"exactly_once"``.
-        max_failures: The number of failures after which an element is left out, from 1 to 16. Each further attempt opens a job that continues at
-            the position of this trainer. Only for ``"exactly_once"``.
+        max_quarantined: The number of elements that this trainer may leave out in an epoch, from 0 to 256. The trainer leaves out an element at
+            which a function raises an error, or whose data is broken, and issues a ``DataLossWarning``. With 0, the default, the first failure
+            ends the epoch with its error. Only for ``"exactly_once"``.
+        max_failures: The number of failures after which an element is left out, from 1 to 16. After each failure the trainer opens another job at
+            its position. Has no effect if ``max_quarantined`` is 0. Only for ``"exactly_once"``.
         in_order: Whether the order is fixed. With ``False`` elements are delivered as they arrive, so a slow split delays no other split. Only
             for ``"exactly_once"``.
 

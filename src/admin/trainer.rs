@@ -234,7 +234,7 @@ const FAMILIES: [Family; 12] = [
     ),
     (
         "loader_quarantined_elements_total",
-        "Elements that were left out, because an operation failed at them in all attempts.",
+        "Elements that the trainer left out, because an operation failed at them several times.",
         |loader| Some(loader.quarantined_elements as f64),
     ),
 ];

@@ -33,6 +33,10 @@ pub struct QuarantineTerms {
 #[derive(Debug)]
 pub(super) struct Quarantine {
     terms: QuarantineTerms,
+    /// The number of this trainer, and the number of trainers.
+    own: (u64, u64),
+    /// The number of quarantined elements that the trainer misses. Elements of finished splits do not count.
+    missed: u64,
     /// The number of failures of each element that is not quarantined.
     failures: BTreeMap<QuarantinedElement, u32>,
     failures_in_all: u32,
@@ -51,17 +55,26 @@ pub(super) enum Decision {
         /// The number of elements that the pass leaves out, with this element.
         quarantined: u64,
     },
+    /// Another job leaves the element out, of whose split the trainers have all elements already.
+    LeaveOutAgain,
     /// The failure ends the pass. The text names the reason.
     Fail(String),
 }
 
 impl Quarantine {
-    pub(super) fn new(terms: QuarantineTerms) -> Quarantine {
-        Quarantine {
+    /// Returns the state at the begin of a pass of trainer `trainer` of `trainers`. Elements of the other
+    /// trainers' splits are dropped.
+    pub(super) fn new(terms: QuarantineTerms, own: (u64, u64)) -> Quarantine {
+        let mut quarantine = Quarantine {
             terms,
+            own,
+            missed: 0,
             failures: BTreeMap::new(),
             failures_in_all: 0,
-        }
+        };
+        let elements = std::mem::take(&mut quarantine.terms.elements);
+        quarantine.begin_with(elements);
+        quarantine
     }
 
     /// Returns the terms of the next job.
@@ -70,7 +83,10 @@ impl Quarantine {
     }
 
     /// Continues at a position with these elements.
-    pub(super) fn begin_with(&mut self, elements: Vec<QuarantinedElement>) {
+    pub(super) fn begin_with(&mut self, mut elements: Vec<QuarantinedElement>) {
+        let (trainer, trainers) = self.own;
+        elements.retain(|element| element.split % trainers.max(1) == trainer);
+        self.missed = elements.len() as u64;
         self.terms.elements = elements;
     }
 
@@ -80,8 +96,8 @@ impl Quarantine {
     }
 
     /// Decides about a failure. `had` is the number of elements of its split that the trainers have, or
-    /// `u64::MAX` for all elements. A finished split is only read again because a joined position is before
-    /// it, so it may leave out any element.
+    /// `u64::MAX` for all elements. A finished split is read again after a resume in any order, or from a
+    /// joined position. The reader drops its elements, so any of them may be left out.
     pub(super) fn decide(&mut self, failed: &FailedElement, had: u64) -> Decision {
         let element = QuarantinedElement {
             split: failed.split,
@@ -109,8 +125,10 @@ impl Quarantine {
                           let the function succeed in every attempt, or fail in every attempt.";
             return Decision::Fail(reason.to_owned());
         }
-        let (quarantined, max) = (self.terms.elements.len() as u64 + 1, self.terms.max_elements);
-        if quarantined > u64::from(max).min(ExactlyOnce::QUARANTINED_MAX as u64) {
+        let is_missed = had != u64::MAX;
+        let quarantined = self.missed + u64::from(is_missed);
+        let max = self.terms.max_elements;
+        if quarantined > u64::from(max) || self.terms.elements.len() >= ExactlyOnce::QUARANTINED_MAX {
             return Decision::Fail(format!(
                 "The element failed {failures} times, and the limit of {max} quarantined elements is used up: correct the element or the \
                  function, or raise max_quarantined."
@@ -118,7 +136,11 @@ impl Quarantine {
         }
         self.failures.remove(&element);
         self.terms.elements.push(element);
-        Decision::LeaveOut { quarantined }
+        self.missed = quarantined;
+        match is_missed {
+            true => Decision::LeaveOut { quarantined },
+            false => Decision::LeaveOutAgain,
+        }
     }
 }
 
@@ -127,11 +149,12 @@ mod tests {
     use super::*;
 
     fn quarantine(max_elements: u32, max_failures: u32) -> Quarantine {
-        Quarantine::new(QuarantineTerms {
+        let terms = QuarantineTerms {
             max_elements,
             max_failures,
             elements: Vec::new(),
-        })
+        };
+        Quarantine::new(terms, (0, 1))
     }
 
     fn failed(id: u64, yielded: u64) -> FailedElement {
@@ -149,7 +172,7 @@ mod tests {
     fn reason(decision: Decision) -> String {
         match decision {
             Decision::Fail(reason) => reason,
-            other @ (Decision::Retry { .. } | Decision::LeaveOut { .. }) => {
+            other @ (Decision::Retry { .. } | Decision::LeaveOut { .. } | Decision::LeaveOutAgain) => {
                 panic!("expected a failure, found {other:?}")
             }
         }
@@ -201,8 +224,40 @@ mod tests {
 
     #[test]
     fn finished_splits_leave_out_any_element() {
-        let mut quarantine = quarantine(9, 1);
-        assert!(is_left_out(&quarantine.decide(&failed(7, 4), u64::MAX)));
+        let mut quarantine = quarantine(1, 1);
+        assert_eq!(
+            quarantine.decide(&failed(7, 4), u64::MAX),
+            Decision::LeaveOutAgain
+        );
+        assert_eq!(quarantine.elements().len(), 1);
+        // The trainer does not miss this element, so another one may be left out.
+        assert_eq!(
+            quarantine.decide(&failed(8, 4), 4),
+            Decision::LeaveOut { quarantined: 1 }
+        );
+        assert!(reason(quarantine.decide(&failed(9, 4), 4)).contains("raise max_quarantined"));
+    }
+
+    #[test]
+    fn elements_of_other_trainers_do_not_count() {
+        let elements = (0..6).map(|split| QuarantinedElement { split, id: 1 });
+        let terms = QuarantineTerms {
+            max_elements: 3,
+            max_failures: 1,
+            elements: elements.collect(),
+        };
+        let mut quarantine = Quarantine::new(terms, (1, 3));
+        let own: Vec<u64> = quarantine
+            .elements()
+            .iter()
+            .map(|element| element.split)
+            .collect();
+        assert_eq!(own, [1, 4]);
+        assert_eq!(
+            quarantine.decide(&failed(7, 0), 0),
+            Decision::LeaveOut { quarantined: 3 }
+        );
+        assert!(reason(quarantine.decide(&failed(8, 0), 0)).contains("used up"));
     }
 
     #[test]

@@ -115,7 +115,11 @@ impl ExactReader {
             true => Sequence::in_any_order(&terms.place, terms.trainer, terms.trainers),
             false => Sequence::new(&terms.place, terms.trainer, terms.trainers),
         };
-        let (reader, files) = service.read_with_files_digest(service.job(request)?, pass, config)?;
+        let config = ReaderConfig {
+            is_exactly_once: true,
+            ..config.clone()
+        };
+        let (reader, files) = service.read_with_files_digest(service.job(request)?, pass, &config)?;
         Ok(ExactReader {
             reader,
             files,

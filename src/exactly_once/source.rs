@@ -50,7 +50,10 @@ impl ExactSource {
         ExactSource {
             place: terms.place.clone(),
             files: terms.files,
-            quarantine: terms.quarantine.clone().map(Quarantine::new),
+            quarantine: terms
+                .quarantine
+                .clone()
+                .map(|limits| Quarantine::new(limits, (terms.trainer, terms.trainers))),
             service,
             request,
             terms,
@@ -123,12 +126,20 @@ impl ExactSource {
         // A notice has one line, and the error that ends a pass has the traceback.
         let reason = format!("worker {worker}: {}", failure.in_one_line());
         let notice = match quarantine.decide(&element, place.had_of(element.split)) {
-            Decision::LeaveOut { quarantined } => Notice::ElementQuarantined {
+            Decision::LeaveOutAgain => None,
+            Decision::LeaveOut { quarantined } => Some(Notice::ElementQuarantined {
                 split: element.split,
+                failures: quarantine.terms().max_failures,
                 quarantined,
+                max_quarantined: quarantine.terms().max_elements.into(),
                 reason,
-            },
-            Decision::Retry { failures } => Notice::ElementFailed { failures, reason },
+            }),
+            Decision::Retry { failures } => Some(Notice::ElementFailed {
+                split: element.split,
+                failures,
+                max_failures: quarantine.terms().max_failures,
+                reason,
+            }),
             Decision::Fail(why) => {
                 failure.message = format!("{}. {why}", failure.message.trim_end_matches('.'));
                 return Err(unread(ReadError::Task { worker, failure }));
@@ -136,7 +147,9 @@ impl ExactSource {
         };
         (self.place, self.files) = (place, open.reader.files());
         self.open = None;
-        Notices::new(self.config.on_notice.clone()).tell(&notice);
+        if let Some(notice) = notice {
+            Notices::new(self.config.on_notice.clone()).tell(&notice);
+        }
         Ok(())
     }
 }

@@ -68,7 +68,7 @@ def exactly_once_worker_killed(cluster: Cluster, kind: str, chance: random.Rando
 def exactly_once_storm(cluster: Cluster, kind: str, chance: random.Random, *, in_order: bool = True) -> Round:
     """Kills a worker, stops another worker for too long, and restarts the dispatcher. The faults begin at random times and can overlap.
 
-    The work of some elements fails, once or always. The latter are left out.
+    Some elements fail once, and the trainer must deliver them. Other elements always fail, and the trainer must leave them out.
     """
     epoch = Epoch(cluster, kind, chance, in_order=in_order, is_failing=True)
     epoch.start(1)

@@ -34,7 +34,7 @@ BUFFER = 8
 BATCH = 3
 #: The seed of the job.
 SEED = 3
-#: The distance of two elements whose work always fails, and of two elements whose work fails once. These are the first ones of them.
+#: Every ``FAILING_STEP``-th element from ``FIRST_BROKEN`` on fails always. Every ``FAILING_STEP``-th element from ``FIRST_WEAK`` on fails once.
 FAILING_STEP, FIRST_BROKEN, FIRST_WEAK = 500, 250, 100
 #: The maximum number of elements that are left out, and the number of failures after which an element is left out.
 QUARANTINED_MAX, FAILURES_MAX = 64, 2

@@ -39,6 +39,8 @@ pub(crate) struct Reading {
     pub(crate) trainer_id: Option<Arc<str>>,
     /// True if every split has at most one element.
     pub(crate) whole_splits: bool,
+    /// True if the job is an exactly-once job, which loses no splits.
+    pub(crate) is_exactly_once: bool,
 }
 
 /// The state of a reader of one iteration.
@@ -93,6 +95,7 @@ pub(crate) struct ReaderCore {
     pub(super) trainer_id: Option<Arc<str>>,
     /// True if every split has at most one element.
     pub(super) whole_splits: bool,
+    pub(super) is_exactly_once: bool,
     /// Workers with new messages that the caller does not know of yet.
     pub(super) stirred: SmallVec<[Arc<str>; 4]>,
 }
@@ -130,6 +133,7 @@ impl ReaderCore {
             now,
             trainer_id: reading.trainer_id,
             whole_splits: reading.whole_splits,
+            is_exactly_once: reading.is_exactly_once,
             stirred: SmallVec::new(),
         }
     }

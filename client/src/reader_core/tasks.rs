@@ -107,7 +107,9 @@ impl ReaderCore {
 
     /// Notes splits that lost elements together with their worker.
     pub(super) fn note_lost_splits(&mut self, worker: &str, splits: &[LostSplits]) {
-        self.losses.note(worker, splits);
+        if !self.is_exactly_once {
+            self.losses.note(worker, splits);
+        }
     }
 
     /// Returns the lost splits, each listed once.

@@ -29,6 +29,7 @@ fn core(now: Instant) -> ReaderCore {
         is_coordinated: false,
         trainer_id: None,
         whole_splits: false,
+        is_exactly_once: false,
     };
     ReaderCore::new(reading, now)
 }

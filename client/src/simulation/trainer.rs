@@ -94,6 +94,7 @@ impl Reading {
             is_coordinated: false,
             trainer_id: None,
             whole_splits: false,
+            is_exactly_once: false,
         };
         let intake = Arc::new(Intake::new(reading, Arc::new(HeapAlloc), Notices::default()));
         let waiter = Arc::new(Waiter::new(intake.clone()));

@@ -56,6 +56,14 @@ pub(crate) struct Opened {
     read: u64,
     /// Whether the dataset has failed with an error after which it cannot continue.
     is_over: bool,
+    /// The pass over the datasets.
+    pass: u64,
+}
+
+/// Returns the position by which the dataset of the argument at `position` is quarantined as a whole. Other
+/// parts of the calling operation, such as the key of a group, use the position itself.
+fn named(position: u64, pass: u64) -> u64 {
+    mix(mix(position, pass), 1)
 }
 
 enum Inner {
@@ -63,6 +71,13 @@ enum Inner {
     Source(Box<dyn Source>),
     /// A dataset that failed to open, and is not read any more.
     Unopened,
+}
+
+impl Opened {
+    /// Returns the position by which the next row of the dataset is quarantined.
+    fn row(&self) -> u64 {
+        mix(named(self.given.position, self.pass), self.read)
+    }
 }
 
 impl Given {
@@ -127,7 +142,7 @@ impl Body {
     /// Opens the dataset of `given` in pass `pass` over the elements. A body makes new random draws in every
     /// pass.
     pub(crate) fn open(&self, given: Given, pass: u64) -> Result<Opened, ExecError> {
-        let inner = match self.excludes(given.position) {
+        let inner = match self.excludes(named(given.position, pass)) {
             true => Ok(Inner::Unopened),
             false => self.inner(&given, pass),
         };
@@ -135,6 +150,7 @@ impl Body {
             Ok(inner) => inner,
             Err(error) => {
                 let error = error.at(given.origin.as_ref()).at_position(given.position);
+                let error = self.identified(error, named(given.position, pass));
                 self.leave_out(error, &given.marks)?;
                 Inner::Unopened
             }
@@ -145,15 +161,16 @@ impl Body {
             inner,
             read: 0,
             is_over,
+            pass,
         })
     }
 
     /// Returns the next element of `opened`, with the marks of the arguments of the dataset.
     pub(crate) fn next(&self, opened: &mut Opened) -> Result<Option<Item>, ExecError> {
         let mut item = loop {
-            // The rows of a registered function have no ids of their own operations.
-            let row = mix(opened.given.position, opened.read);
-            opened.is_over |= matches!(opened.inner, Inner::Source(_)) && self.excludes(row);
+            // A quarantined row stands for all later rows, too. Most operations of a body name their own
+            // elements.
+            opened.is_over |= self.may_exclude() && self.excludes(opened.row());
             if opened.is_over {
                 return Ok(None);
             }
@@ -164,7 +181,8 @@ impl Body {
                     // The dataset continues after the failure of one element, and ends with any other
                     // failure.
                     opened.is_over = !error.is_passable();
-                    let error = self.identified(error, row).at_position(opened.given.position);
+                    let error = self.identified(error, opened.row());
+                    let error = error.at_position(opened.given.position);
                     self.leave_out(error, &opened.given.marks)?;
                 }
             }
@@ -205,6 +223,7 @@ impl Body {
             inner,
             read,
             is_over,
+            pass,
         })
     }
 
@@ -255,18 +274,23 @@ impl Body {
     /// Returns whether the element at `position`, or the rest of a dataset from its row at `position` on, is
     /// quarantined.
     fn excludes(&self, position: u64) -> bool {
-        let shared = self.shared();
-        let may_be_excluded = shared.quarantine.as_ref().is_some_and(|ids| !ids.is_empty());
-        may_be_excluded && shared.faults().excludes(|| self.name().to_owned(), position)
+        self.may_exclude()
+            && self
+                .shared()
+                .faults()
+                .excludes(|| self.name().to_owned(), position)
     }
 
-    /// Adds the name of the row at which a registered function failed. Operations of a body name their own
-    /// elements.
-    fn identified(&self, error: ExecError, row: u64) -> ExecError {
-        match self {
-            Body::Registered { shared, .. } => shared.faults().identified(error, row),
-            Body::Program { .. } => error,
-        }
+    /// Returns whether any element of the split is quarantined.
+    fn may_exclude(&self) -> bool {
+        let quarantine = self.shared().quarantine.as_ref();
+        quarantine.is_some_and(|ids| !ids.is_empty())
+    }
+
+    /// Adds the id of an element or a row to a failure. An operation of the body may have added the id of its
+    /// own element before.
+    fn identified(&self, error: ExecError, position: u64) -> ExecError {
+        self.shared().faults().identified(error, position)
     }
 
     fn shared(&self) -> &Shared {

@@ -121,6 +121,8 @@ pub(crate) struct Shared {
     pub(crate) split: Option<u64>,
     /// The elements of this split that are left out, if failed elements may be quarantined.
     pub(crate) quarantine: Option<SplitQuarantine>,
+    /// The number that differs between the calls of bodies, for the ids of elements.
+    pub(crate) body: u64,
     /// Whether parallel operations keep the order of their elements, unless they have a setting of their own.
     pub(crate) deterministic: bool,
     pub(crate) feed: Option<Feed>,
@@ -188,7 +190,7 @@ impl Shared {
 
     /// Returns the operation's treatment of failures.
     pub(crate) fn faults(&self) -> Faults {
-        let of_operation = |ids: SplitQuarantine| OperationQuarantine::new(ids, self.epoch, self.node);
+        let of_operation = |ids: SplitQuarantine| OperationQuarantine::new(ids, self.body, self.node);
         Faults::new(self.on_error, &self.skipped, &self.cancel)
             .quarantining(self.quarantine.clone().map(of_operation))
     }
@@ -201,6 +203,7 @@ impl Shared {
         // A body is called with many elements, and its caches hold elements of one call only.
         shared.caches = None;
         shared.epoch = mix(self.epoch, call);
+        shared.body = mix(mix(self.body, u64::from(self.node)), call);
         shared.first_pass = self.first_pass.wrapping_add(pass);
         shared
     }

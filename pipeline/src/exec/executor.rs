@@ -91,6 +91,7 @@ impl Executor {
             seed: context.seed,
             split: None,
             quarantine: None,
+            body: 0,
             deterministic: true,
             feed: context.splits.map(Feed::new),
             ledger: Arc::clone(&ledger),

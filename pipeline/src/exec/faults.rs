@@ -65,6 +65,20 @@ impl Faults {
         self.policy.skips || self.quarantine.is_some()
     }
 
+    /// Begins the next pass over the operation's input, whose elements have other ids.
+    pub(crate) fn next_pass(&mut self) {
+        if let Some(quarantine) = &mut self.quarantine {
+            quarantine.next_pass();
+        }
+    }
+
+    /// Returns whether any element of the split is quarantined.
+    #[inline]
+    pub(crate) fn may_exclude(&self) -> bool {
+        let quarantine = self.quarantine.as_ref();
+        quarantine.is_some_and(|quarantine| !quarantine.is_empty())
+    }
+
     /// Returns whether the element at `position` is quarantined, so that the operation `op` must not compute
     /// it. Counts the element.
     #[inline]
@@ -94,8 +108,8 @@ impl Faults {
         attempt(true)
     }
 
-    /// Counts an element that failed with `error` as left out, if the policy permits and the data or a user's
-    /// function is to blame. Returns whether the element is left out.
+    /// Counts an element that failed with `error` as left out, if the policy permits it or the element is
+    /// quarantined. The data or a user's function must be to blame. Returns whether it is left out.
     pub(crate) fn passes_over(&self, error: &ExecError) -> bool {
         self.passes_over_at(error, error.failure().position)
     }
@@ -111,14 +125,15 @@ impl Faults {
         is_left_out
     }
 
-    /// Counts an element that failed with `error` as left out, if the policy permits. If the policy does not
-    /// permit it, abandons the splits of the element's `marks` and returns the failure.
+    /// Counts an element that failed with `error` as left out, if the policy permits it or the element is
+    /// quarantined. Otherwise abandons the splits of the element's `marks` and returns the failure.
     pub(crate) fn leave_out(&self, error: ExecError, marks: &Marks) -> Result<(), ExecError> {
         let position = error.failure().position;
         self.leave_out_at(error, position, marks)
     }
 
-    /// Does the same for an element at `position`, which the error does not show.
+    /// Leaves out the element at `position` as [`Faults::leave_out`] does. The position stays out of the
+    /// error's text.
     pub(crate) fn leave_out_at(
         &self,
         error: ExecError,
@@ -136,7 +151,7 @@ impl Faults {
         Err(error.of_element())
     }
 
-    /// Adds the name of the element at `position`, by which the element can be quarantined.
+    /// Adds the id of the element at `position`, by which a later job can leave the element out.
     pub(crate) fn identified(&self, error: ExecError, position: u64) -> ExecError {
         match &self.quarantine {
             Some(quarantine) if error.kind().is_of_element() => error.of(quarantine.failed(position)),

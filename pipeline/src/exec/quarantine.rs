@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::random::mix;
 
-/// An element at which an operation failed, as every attempt at its split names it.
+/// An element at which an operation failed. Its split and id are the same in every attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FailedElement {
     /// The number of the split in the source.
@@ -68,16 +68,30 @@ pub(super) struct OperationQuarantine {
     of_split: SplitQuarantine,
     /// The number that differs between operations, and between the calls of a body.
     scope: u64,
+    /// The number of the pass over the operation's input.
+    pass: u64,
 }
 
 impl OperationQuarantine {
-    /// Returns the elements that the operation at `node` leaves out. `epoch` is the number that decides the
-    /// draws, which differs between the calls of a body.
-    pub(super) fn new(of_split: SplitQuarantine, epoch: u64, node: u32) -> OperationQuarantine {
+    /// Returns the elements that the operation at `node` leaves out. `body` differs between the calls of
+    /// bodies.
+    pub(super) fn new(of_split: SplitQuarantine, body: u64, node: u32) -> OperationQuarantine {
         OperationQuarantine {
             of_split,
-            scope: mix(epoch, u64::from(node)),
+            scope: mix(body, u64::from(node)),
+            pass: 0,
         }
+    }
+
+    /// Begins the next pass. An operation below `repeat` meets the same positions in every pass.
+    pub(super) fn next_pass(&mut self) {
+        self.pass = self.pass.wrapping_add(1);
+    }
+
+    /// Returns whether no element of the split is left out.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.of_split.is_empty()
     }
 
     /// Returns whether the operation leaves out the element at `position`.
@@ -86,7 +100,7 @@ impl OperationQuarantine {
         !self.of_split.is_empty() && self.of_split.ids.contains(&self.id(position))
     }
 
-    /// Returns the name of the element at `position`, at which the operation failed.
+    /// Returns the split and the id of the element at `position`, at which the operation failed.
     pub(super) fn failed(&self, position: u64) -> FailedElement {
         FailedElement {
             split: self.of_split.split,
@@ -96,6 +110,6 @@ impl OperationQuarantine {
     }
 
     fn id(&self, position: u64) -> u64 {
-        mix(self.scope, position)
+        mix(mix(self.scope, self.pass), position)
     }
 }

@@ -511,6 +511,7 @@ mod tests {
             seed: None,
             split: None,
             quarantine: None,
+            body: 0,
             deterministic: true,
             feed: None,
             ledger: Arc::new(Ledger::default()),

@@ -8,6 +8,7 @@ use crate::exec::error::{ErrorKind, ExecError};
 use crate::exec::faults::Faults;
 use crate::exec::item::Item;
 use crate::exec::iterate::Input;
+use crate::exec::random::mix;
 use crate::exec::token::{self, Marks};
 use crate::exec::value::{Tensor, Value};
 
@@ -82,8 +83,10 @@ pub(crate) fn joined(
         }
     }
     if let Some(error) = failed {
+        // The functions of the same operation use the position of the first element itself.
+        let batch = mix(position, 1);
         return faults
-            .leave_out(error.at_position(position), &marks)
+            .leave_out_at(error.at_position(position), Some(batch), &marks)
             .map(|()| None);
     }
     Ok(Some(Item::marked(value, marks, position)))

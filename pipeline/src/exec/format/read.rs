@@ -145,19 +145,26 @@ impl Read {
             }
             Err(Failed { error, goes_on }) => {
                 let marks = file.outer.marks.clone();
-                let position = mix(file.outer.position, file.passed.wrapping_sub(1));
-                // Only broken bytes fail again whenever they are read, so that they can be quarantined.
-                let is_of_bytes = matches!(error.kind(), ErrorKind::Data | ErrorKind::Value);
+                let record = file.position();
+                let rest = rest_of_file(record);
+                if self.faults.excludes(|| self.op.to_owned(), rest) {
+                    return Ok(None);
+                }
                 if goes_on {
                     self.file = Some(file);
                 }
-                let left_out = self
-                    .faults
-                    .leave_out_at(error, is_of_bytes.then_some(position), &marks);
-                left_out.map(|()| None)
+                let position = if goes_on { record } else { rest };
+                self.faults
+                    .leave_out_at(error, Some(position), &marks)
+                    .map(|()| None)
             }
         }
     }
+}
+
+/// Returns the position that stands for the record at `position` and all later records of its file.
+fn rest_of_file(position: u64) -> u64 {
+    mix(position, 1)
 }
 
 /// The start of a record.
@@ -200,12 +207,14 @@ impl OneFile {
     fn item(&self, record: Record) -> Item {
         Item {
             origin: Some(record.origin),
-            ..Item::marked(
-                record.value,
-                self.outer.marks.clone(),
-                mix(self.outer.position, self.passed.wrapping_sub(1)),
-            )
+            ..Item::marked(record.value, self.outer.marks.clone(), self.position())
         }
+    }
+
+    /// Returns the position of the record that was read last.
+    #[inline]
+    fn position(&self) -> u64 {
+        mix(self.outer.position, self.passed.wrapping_sub(1))
     }
 }
 
@@ -226,7 +235,22 @@ impl Iterate for Read {
             // The element is constructed in its final place: moving it through other functions costs more
             // than reading a small record.
             match file.record() {
-                Ok(Some(record)) => return Ok(Some(file.item(record))),
+                Ok(Some(record)) => {
+                    if self.faults.may_exclude() {
+                        let position = file.position();
+                        if self.faults.excludes(|| self.op.to_owned(), position) {
+                            continue;
+                        }
+                        if self
+                            .faults
+                            .excludes(|| self.op.to_owned(), rest_of_file(position))
+                        {
+                            self.file = None;
+                            continue;
+                        }
+                    }
+                    return Ok(Some(file.item(record)));
+                }
                 Ok(None) => self.file = None,
                 Err(error) => {
                     let Some(file) = self.file.take() else {
@@ -243,6 +267,7 @@ impl Iterate for Read {
 
     fn restart(&mut self) -> Result<(), ExecError> {
         self.file = None;
+        self.faults.next_pass();
         self.input.restart()
     }
 

@@ -87,6 +87,7 @@ impl Iterate for Filter {
     }
 
     fn restart(&mut self) -> Result<(), ExecError> {
+        self.faults.next_pass();
         self.input.restart()
     }
 

@@ -180,6 +180,7 @@ impl Iterate for GroupByWindow {
         self.groups.clear();
         self.input_ended = false;
         self.pass = self.pass.wrapping_add(1);
+        self.faults.next_pass();
         self.input.restart()
     }
 

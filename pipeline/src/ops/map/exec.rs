@@ -96,7 +96,7 @@ impl Prepared for Mapping {
         let chain = program.calls(&maps, shared)?;
         let input = program.open_node(below, shared, opening.argument)?;
         if self.schedule.parallel == 1 {
-            return Ok(Box::new(Map::new(chain, input, shared)));
+            return Ok(Box::new(Map::new(chain, input, &opening.own_shared())));
         }
         Ok(Box::new(ParallelMap::new(
             chain,
@@ -170,6 +170,7 @@ impl Iterate for Map {
 
     fn restart(&mut self) -> Result<(), ExecError> {
         self.pass = self.pass.wrapping_add(1);
+        self.faults.next_pass();
         self.input.restart()
     }
 

@@ -312,6 +312,7 @@ impl Iterate for ParallelMap {
         }
         self.places.clear();
         self.pass = self.pass.wrapping_add(1);
+        self.faults.next_pass();
         self.input.restart()
     }
 

@@ -120,6 +120,7 @@ impl Iterate for Reduce {
     fn restart(&mut self) -> Result<(), ExecError> {
         self.yielded = false;
         self.pass = self.pass.wrapping_add(1);
+        self.faults.next_pass();
         self.input.restart()
     }
 

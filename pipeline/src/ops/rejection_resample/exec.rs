@@ -171,6 +171,7 @@ impl Iterate for RejectionResample {
         self.draws = self.seeds.draws(self.pass);
         self.passed = 0;
         self.seen.fill(SEEN_BEFORE);
+        self.faults.next_pass();
         self.input.restart()
     }
 

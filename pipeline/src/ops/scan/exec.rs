@@ -99,6 +99,7 @@ impl Iterate for Scan {
     fn restart(&mut self) -> Result<(), ExecError> {
         self.state = self.initial.clone();
         self.pass = self.pass.wrapping_add(1);
+        self.faults.next_pass();
         self.input.restart()
     }
 

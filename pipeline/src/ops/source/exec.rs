@@ -50,7 +50,7 @@ fn prepare(preparing: &Preparing<'_>) -> Result<Box<dyn Prepared>, OpenError> {
             signature.spec.clone(),
             opening.cursor(count),
             opening.shared.seeds(opening.drawn(), None),
-            opening.shared,
+            &opening.own_shared(),
         )))
     })
 }
@@ -268,6 +268,7 @@ impl Iterate for Registered {
     fn restart(&mut self) -> Result<(), ExecError> {
         self.close();
         self.pass = self.pass.wrapping_add(1);
+        self.faults.next_pass();
         self.cursor.restart()
     }
 

@@ -74,6 +74,7 @@ impl Iterate for TakeWhile {
 
     fn restart(&mut self) -> Result<(), ExecError> {
         self.ended = false;
+        self.faults.next_pass();
         self.input.restart()
     }
 
