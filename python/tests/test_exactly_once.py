@@ -127,28 +127,38 @@ def test_a_lost_worker_changes_nothing(service: ms.LocalService, send: signal.Si
 
 
 class Fickle:
-    """Returns twice the element, plus 0 or 1 at random, so that a filter keeps other elements in each attempt. Also returns its process."""
+    """Returns twice the element, plus 0 or 1 at random, so that a filter keeps other elements in each attempt. Also returns its worker.
+
+    Several processes of one worker may compute the elements of one split.
+    """
+
+    def __init__(self, workers: list[int]) -> None:
+        self.workers = workers
 
     def __call__(self, x: Any) -> Any:
         time.sleep(0.004)
-        return 2 * x + (os.urandom(1)[0] & 1), os.getpid()
+        pid = os.getpid()
+        while pid not in self.workers and pid > 1:
+            with open(f"/proc/{pid}/stat") as stat:
+                pid = int(stat.read().rpartition(")")[2].split()[1])
+        return 2 * x + (os.urandom(1)[0] & 1), pid
 
 
 def test_a_random_filter_changes_one_split_at_most(service: ms.LocalService) -> None:
     number = ms.TensorSpec((), ms.int64)
-    drawn = Dataset.range(600).split_size(25).map_python(Fickle(), element_spec=(number, number))
+    drawn = Dataset.range(600).split_size(25).map_python(Fickle(service.pids[1:]), element_spec=(number, number))
     found = []
-    for element, process in drawn.filter(lambda x, _: x % 2 == 0).apply(exactly(service)):
-        found.append((int(element) // 2, int(process)))
+    for element, worker in drawn.filter(lambda x, _: x % 2 == 0).apply(exactly(service)):
+        found.append((int(element) // 2, int(worker)))
         if len(found) == 60:
             os.kill(service.pids[1], signal.SIGKILL)
     splits = [x // 25 for x, _ in found]
     assert splits == sorted(splits) and {x for x, _ in found} <= set(range(600))
     # The trainer had a part of one split at most when the worker died. Only there, elements come from two attempts.
-    processes = {split: {process for x, process in found if x // 25 == split} for split in splits}
-    mixed = [split for split, of in processes.items() if len(of) > 1]
+    workers = {split: {worker for x, worker in found if x // 25 == split} for split in splits}
+    mixed = [split for split, of in workers.items() if len(of) > 1]
     assert len(mixed) <= 1, mixed
-    for split in processes.keys() - set(mixed):
+    for split in workers.keys() - set(mixed):
         own = [x for x, _ in found if x // 25 == split]
         assert own == sorted(set(own))
 
