@@ -117,6 +117,10 @@ def test_a_save_gives_its_limit_of_deaths(service: ms.LocalService, tmp_path: Pa
         ({"max_skips": 1025}, "from 0 to 1024"),
         ({"max_deaths": 1}, "from 2 to 16"),
         ({"max_deaths": 17}, "from 2 to 16"),
+        ({"max_quarantined": -1}, "from 0 to 256"),
+        ({"max_quarantined": 257}, "from 0 to 256"),
+        ({"max_failures": 0}, "from 1 to 16"),
+        ({"max_failures": 17}, "from 1 to 16"),
     ],
 )
 def test_unfit_limits_are_refused(options: dict[str, int], said: str) -> None:

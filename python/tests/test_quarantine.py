@@ -14,8 +14,9 @@ import pytest
 
 import millstream as ms
 from millstream import Dataset
+from millstream._exact_places import Place
 from millstream.errors import DataLossWarning, InvalidArgumentError, UserFunctionError
-from millstream.service import distribute
+from millstream.service import ExactLimits, ExactTerms, distribute, distribute_exactly
 
 Start = Callable[..., str]
 INT = ms.TensorSpec((), ms.int64)
@@ -227,22 +228,6 @@ def test_every_operation_leaves_out_what_failed(service: ms.LocalService, make: 
     assert [x.tolist() for x in found] == [x.tolist() for x in ignored]
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"max_quarantined": -1}, "from 0 to 256"),
-        ({"max_quarantined": 257}, "from 0 to 256"),
-        ({"max_failures": 0}, "from 1 to 16"),
-        ({"max_failures": 17}, "from 1 to 16"),
-    ],
-)
-def test_unfit_limits_are_refused(options: dict[str, int], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        distribute("distributed_epoch", "localhost:1", visitation="exactly_once", **options)
-    with pytest.raises(InvalidArgumentError, match=said):
-        ms.DataLoader(Dataset.range(8).batch(2), visitation="exactly_once", **options)
-
-
 @pytest.mark.parametrize("options", [{"max_quarantined": 1}, {"max_failures": 3}])
 def test_limits_need_exactly_once_reading(options: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="exactly_once"):
@@ -265,3 +250,41 @@ def test_the_lineage_of_a_reduced_split_is_unknown(service: ms.LocalService, tmp
     assert "left out" in reading.lineage(7).parts[0].note
     assert reading.lineage(3).parts[0].records == (15, 16, 17, 18, 19)
     assert reading.lineage(8).parts[0].records == (40, 41, 42, 43, 44)
+
+
+def test_a_repaired_record_stays_left_out(service: ms.LocalService, tmp_path: Path) -> None:
+    path = tmp_path / "records.jsonl"
+
+    def write(broken: int | None) -> None:
+        path.write_text("".join(f'{{"id": {"??" if number == broken else number}}}\n' for number in range(10, 50)))
+
+    def opened() -> ms.DataLoader:
+        return loader(service, ms.files.json_lines(str(path), {"id": INT}).batch(5), max_failures=1)
+
+    write(27)
+    first = opened()
+    reading = iter(first)
+    with pytest.warns(DataLossWarning, match=r"records\.jsonl"):
+        found = rows(next(reading)["id"] for _ in range(5))
+    state = first.state_dict()
+    reading.close()
+    write(None)
+    resumed = opened()
+    resumed.load_state_dict(state)
+    found += rows(batch["id"] for batch in resumed)
+    left = [number for number in range(10, 50) if number != 27]
+    assert found == [left[at : at + 5] for at in range(0, len(left), 5)]
+
+
+def test_every_pass_has_its_own_list(service: ms.LocalService, tmp_path: Path) -> None:
+    # The element fails as often as needed to be left out, and then succeeds.
+    dataset = numbers(Refuses(tmp_path, _37=2))
+    first = loader(service, dataset)
+    reading = iter(first)
+    with pytest.warns(DataLossWarning):
+        assert rows(next(reading) for _ in range(8)) == without(37)[:8]
+    reading.close()
+    # The position after the split no longer names the element.
+    elements = Place.from_bytes(first._loading._places[(0, 8)]).quarantined
+    terms = ExactTerms(0, 0, 1, limits=ExactLimits(max_quarantined=4), quarantined=elements)
+    assert rows(dataset.apply(distribute_exactly(service, terms)).repeat(2)) == without(37) + without()

@@ -148,13 +148,16 @@ impl Quarantine {
 mod tests {
     use super::*;
 
-    fn quarantine(max_elements: u32, max_failures: u32) -> Quarantine {
-        let terms = QuarantineTerms {
+    fn terms(max_elements: u32, max_failures: u32) -> QuarantineTerms {
+        QuarantineTerms {
             max_elements,
             max_failures,
             elements: Vec::new(),
-        };
-        Quarantine::new(terms, (0, 1))
+        }
+    }
+
+    fn quarantine(max_elements: u32, max_failures: u32) -> Quarantine {
+        Quarantine::new(terms(max_elements, max_failures), (0, 1))
     }
 
     fn failed(id: u64, yielded: u64) -> FailedElement {
@@ -242,9 +245,8 @@ mod tests {
     fn elements_of_other_trainers_do_not_count() {
         let elements = (0..6).map(|split| QuarantinedElement { split, id: 1 });
         let terms = QuarantineTerms {
-            max_elements: 3,
-            max_failures: 1,
             elements: elements.collect(),
+            ..terms(3, 1)
         };
         let mut quarantine = Quarantine::new(terms, (1, 3));
         let own: Vec<u64> = quarantine

@@ -227,6 +227,31 @@ fn splits_that_are_named_again_are_lost_once() {
     });
 }
 
+/// Checks C16.4.
+#[test]
+fn exactly_once_readers_lose_no_splits() {
+    watched(|| {
+        let config = ReaderConfig {
+            is_exactly_once: true,
+            ..ReaderConfig::default()
+        };
+        let mut read = read_with(&Workers::new(&[]), config);
+        let lost = LostSplits {
+            source: 0,
+            repetition: 0,
+            first: 4,
+            count: 2,
+        };
+        read.tell(TaskEvent::SplitsLost {
+            splits: vec![lost],
+            worker: "a".into(),
+        });
+        read.tell(TaskEvent::IterationFinished);
+        assert!(matches!(read.reader.next_element(), Ok(None)));
+        assert_eq!(read.reader.stats().lost_splits, []);
+    });
+}
+
 /// Makes a reader of three elements whose worker is given up with two splits. Returns the reader, the user's
 /// notices, and the task's producer, which must stay alive because its end would be a failure.
 fn bereft(on_lost: OnLost) -> (Read, Arc<Mutex<Vec<Notice>>>, Producer) {

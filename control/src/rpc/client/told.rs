@@ -156,23 +156,13 @@ mod tests {
         let snapshot = Snapshot {
             tasks: vec![info(3), info(5)],
             removed: vec![removal(2)],
-            failed: vec![TaskFailure {
-                task: TaskId(3),
-                worker_address: "one:1".to_owned(),
-                message: "corrupt".to_owned(),
-                worker: None,
-            }],
+            failed: vec![failure(3)],
             ..Snapshot::default()
         };
         let ended = |task| ClientPush::TaskEnded { task: TaskId(task) };
-        let failed = ClientPush::TaskFailed {
-            task: TaskId(3),
-            worker_address: "one:1".to_owned(),
-            message: "corrupt".to_owned(),
-        };
         assert_eq!(
             told.news(ClientPush::Snapshot(snapshot.clone())),
-            [added(5), removed(2), failed, ended(1)]
+            [added(5), removed(2), failed(3), ended(1)]
         );
         assert_eq!(told.news(ClientPush::Snapshot(snapshot.clone())), []);
         let finished = Snapshot {
@@ -194,25 +184,15 @@ mod tests {
     /// reader that does not know the task would end before the elements that precede the failure.
     #[test]
     fn a_failure_never_precedes_its_task() {
-        let failed = || ClientPush::TaskFailed {
-            task: TaskId(3),
-            worker_address: "one:1".to_owned(),
-            message: "corrupt".to_owned(),
-        };
         let snapshot = Snapshot {
             tasks: vec![info(3)],
-            failed: vec![TaskFailure {
-                task: TaskId(3),
-                worker_address: "one:1".to_owned(),
-                message: "corrupt".to_owned(),
-                worker: None,
-            }],
+            failed: vec![failure(3)],
             ..Snapshot::default()
         };
         let mut told = Told::default();
-        assert_eq!(told.news(failed()), []);
-        assert_eq!(told.news(ClientPush::Snapshot(snapshot)), [added(3), failed()]);
-        assert_eq!(told.news(failed()), []);
+        assert_eq!(told.news(failed(3)), []);
+        assert_eq!(told.news(ClientPush::Snapshot(snapshot)), [added(3), failed(3)]);
+        assert_eq!(told.news(failed(3)), []);
     }
 
     /// Tests that a late task is returned again until its first round is known (C4.1).
@@ -286,6 +266,24 @@ mod tests {
             ]
         ));
         assert_eq!(told.news(finished), []);
+    }
+
+    fn failure(task: u64) -> TaskFailure {
+        TaskFailure {
+            task: TaskId(task),
+            worker_address: "one:1".to_owned(),
+            message: "corrupt".to_owned(),
+            worker: None,
+        }
+    }
+
+    fn failed(task: u64) -> ClientPush {
+        let failure = failure(task);
+        ClientPush::TaskFailed {
+            task: failure.task,
+            worker_address: failure.worker_address,
+            message: failure.message,
+        }
     }
 
     fn added(task: u64) -> ClientPush {
