@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use millstream_control::rpc::Told;
+use millstream_control::rpc::{Attachment, Told};
 use millstream_control::{
     Cardinality, ClientId, ClientPush, Code, DatasetFacts, DatasetId, Error, JobId, JobParameters, Reply,
     Request, Seen, Whereabouts,
@@ -69,6 +69,7 @@ impl Trainer {
 }
 
 struct Reading {
+    attachment: Attachment,
     told: Told,
     intake: Arc<Intake>,
     waiter: Arc<Waiter>,
@@ -99,6 +100,7 @@ impl Reading {
         let intake = Arc::new(Intake::new(reading, Arc::new(HeapAlloc), Notices::default()));
         let waiter = Arc::new(Waiter::new(intake.clone()));
         Reading {
+            attachment: Attachment::default(),
             told: Told::default(),
             cursor: Cursor::new(waiter.clone(), None, Tracer::default()),
             waiter,
@@ -186,6 +188,10 @@ impl World {
     }
 
     pub(super) fn trainer_is_up(&mut self, pid: Pid) {
+        let trainer = self.trainers.get_mut(&pid);
+        if let Some(reading) = trainer.and_then(|trainer| trainer.reading.as_mut()) {
+            reading.attachment.note_gap();
+        }
         if self.bug != Some(Bug::SnapshotSkipped) {
             self.attach(pid);
         }
@@ -284,6 +290,9 @@ impl World {
         let Some(reading) = &mut trainer.reading else {
             return;
         };
+        if !reading.attachment.admits(&push) {
+            return;
+        }
         let news = reading.told.news(push);
         for push in &news {
             if let ClientPush::IterationFinished { splits_lost } = push {

@@ -16,7 +16,7 @@ mod server;
 pub(crate) mod session;
 pub(crate) mod wire;
 
-pub use client::{Client, DatasetInfo, IterationHandle, IterationReporter, Told};
+pub use client::{Attachment, Client, DatasetInfo, IterationHandle, IterationReporter, Told};
 pub use server::{AuditLog, Observed, Server, ServerConfig, ServerObserver, ServerStopper, StartError};
 pub use session::{Contact, NOT_LEADING, Numbers, SessionConfig};
 pub use wire::ALPN;

@@ -7,8 +7,10 @@
 //! | `iteration` | one client: its pushes, its reports, its end |
 //! | `pushes` | the pushes of a client, also after a gap |
 //! | `told` | the pushes that a client has already received |
+//! | `attachment` | the snapshots after gaps in the pushes |
 //! | `inbox` | the delivery of pushes to their clients |
 
+mod attachment;
 mod inbox;
 mod iteration;
 mod jobs;
@@ -16,6 +18,7 @@ mod pushes;
 mod requests;
 mod told;
 
+pub use attachment::Attachment;
 pub use iteration::{IterationHandle, IterationReporter};
 pub use requests::{Client, DatasetInfo};
 pub use told::Told;

@@ -112,6 +112,7 @@ mod tests {
     use std::task::{Context, Poll, Waker};
 
     use super::*;
+    use crate::dispatcher::Snapshot;
     use crate::id::TaskId;
 
     const CLIENT: ClientId = ClientId(7);
@@ -136,9 +137,16 @@ mod tests {
             if self.refuses {
                 inbox.close(client);
             } else {
-                inbox.deliver(client, push(self.asked.get()));
+                inbox.deliver(client, snapshot(self.asked.get()));
             }
         }
+    }
+
+    fn snapshot(splits_lost: u64) -> ClientPush {
+        ClientPush::Snapshot(Snapshot {
+            splits_lost,
+            ..Snapshot::default()
+        })
     }
 
     fn push(task: u64) -> ClientPush {
@@ -156,11 +164,12 @@ mod tests {
     async fn a_slow_peer_gets_one_snapshot() {
         let (inbox, snapshots) = (Arc::new(Inbox::default()), Scripted::default());
         let mut pushes = Pushes::open(Arc::clone(&inbox), CLIENT, &snapshots);
-        let mut waiting = 1;
+        let mut waiting = 0;
         while inbox.deliver(CLIENT, push(1)) {
             waiting += 1;
         }
         snapshots.is_down.set(true);
+        assert_eq!(pushes.next(&snapshots).await, Ok(snapshot(1)));
         for _ in 0..waiting {
             assert_eq!(pushes.next(&snapshots).await, Ok(push(1)));
         }
@@ -168,7 +177,7 @@ mod tests {
             assert_eq!(poll(&mut pushes, &snapshots), Poll::Pending);
         }
         snapshots.is_down.set(false);
-        assert_eq!(pushes.next(&snapshots).await, Ok(push(2)));
+        assert_eq!(pushes.next(&snapshots).await, Ok(snapshot(2)));
         assert_eq!(snapshots.asked.get(), 2);
         assert!(inbox.deliver(CLIENT, push(3)));
         assert_eq!(pushes.next(&snapshots).await, Ok(push(3)));
