@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use millstream_control::rpc::{IterationHandle, IterationReporter};
 use millstream_control::{ClientPush, Code, Error, LeaseRange, RemovalReason, Seen};
 use millstream_dataplane::TaskId;
+use millstream_dataplane::proto::message::{FailedElement, Failure};
 use tokio::sync::{mpsc, watch};
 
 use crate::event::{TaskEvent, TaskSource};
@@ -234,10 +235,11 @@ pub(crate) fn translate(push: ClientPush) -> Option<TaskEvent> {
             task,
             worker_address,
             message,
+            element,
         } => Some(TaskEvent::TaskFailed {
             task: TaskId(task.0),
             worker: worker_address,
-            message,
+            failure: reported(&message).at_element(element.map(failed_element)),
         }),
         ClientPush::TaskEnded { task } => Some(TaskEvent::Ended { task: TaskId(task.0) }),
         ClientPush::ConsumersLost { consumers } => Some(TaskEvent::ConsumersLost { consumers }),
@@ -251,6 +253,24 @@ pub(crate) fn translate(push: ClientPush) -> Option<TaskEvent> {
         }),
         // Snapshots exist only on the wire: the handle unpacks each snapshot into the other kinds of pushes.
         ClientPush::Snapshot(_) => None,
+    }
+}
+
+/// Returns the failure of which the dispatcher has the text alone. The text ends with the traceback of a
+/// Python function, if there is one.
+fn reported(text: &str) -> Failure {
+    let (message, traceback) = match text.find("\nTraceback (most recent call last)") {
+        Some(end) => (&text[..end], &text[end + 1..]),
+        None => (text, ""),
+    };
+    Failure::new("task", message, "", traceback)
+}
+
+fn failed_element(element: millstream_control::FailedElement) -> FailedElement {
+    FailedElement {
+        split: element.split,
+        id: element.id,
+        yielded: element.yielded,
     }
 }
 
@@ -348,6 +368,27 @@ mod tests {
             }
             self.heard.lock().push(report.clone());
             Ok(())
+        }
+    }
+
+    #[test]
+    fn a_reported_failure_has_its_traceback() {
+        let traceback = "Traceback (most recent call last):\n  File \"a.py\", line 1";
+        let failed = |message: &str| ClientPush::TaskFailed {
+            task: millstream_control::TaskId(1),
+            worker_address: "one:1".to_owned(),
+            message: message.to_owned(),
+            element: None,
+        };
+        for (text, expected) in [
+            (format!("no 37,\nplease (at a.rec)\n{traceback}"), traceback),
+            ("no 37,\nplease (at a.rec)".to_owned(), ""),
+        ] {
+            let Some(TaskEvent::TaskFailed { failure, .. }) = translate(failed(&text)) else {
+                panic!("expected a failure")
+            };
+            assert_eq!(failure.message, "no 37,\nplease (at a.rec)");
+            assert_eq!(failure.traceback, expected);
         }
     }
 

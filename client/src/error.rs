@@ -159,11 +159,11 @@ pub enum ReadError {
 }
 
 impl ReadError {
-    /// Makes the error of a task whose failure the dispatcher reported.
-    pub(crate) fn task(worker: &str, message: &str) -> Self {
+    /// Makes the error of a task that failed on a worker.
+    pub(crate) fn task(worker: &str, failure: Failure) -> Self {
         Self::Task {
             worker: worker.to_owned(),
-            failure: Box::new(Failure::new("task", message, "", "")),
+            failure: Box::new(failure),
         }
     }
 }

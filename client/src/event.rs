@@ -2,6 +2,7 @@
 //! the reader's reactions.
 
 use millstream_dataplane::TaskId;
+use millstream_dataplane::proto::message::Failure;
 
 use crate::loss::LostSplits;
 use crate::place::WorkerPlace;
@@ -41,8 +42,8 @@ pub enum TaskEvent {
         task: TaskId,
         /// The address of the worker.
         worker: String,
-        /// The error text of the worker.
-        message: String,
+        /// The failure. It has the code `task`, and the worker's error text as its message.
+        failure: Failure,
     },
     /// The iteration will have no further tasks.
     IterationFinished,

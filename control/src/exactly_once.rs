@@ -45,6 +45,20 @@ pub struct QuarantinedElement {
     pub id: u64,
 }
 
+/// The element of an exactly-once job at which an operation failed (C16.12).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct FailedElement {
+    /// The number of the split in the source.
+    #[n(0)]
+    pub split: u64,
+    /// The id of the element in its split, which also names the operation.
+    #[n(1)]
+    pub id: u64,
+    /// The number of elements that the split had yielded before the failure.
+    #[n(2)]
+    pub yielded: u64,
+}
+
 /// The limits on poison splits, whose workers die while they read them (C16.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Encode, Decode)]
 pub struct PoisonLimits {

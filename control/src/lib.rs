@@ -48,7 +48,7 @@ pub use dispatcher::{
     WorkerRecord, WorkerRegistration, WorkerStatus,
 };
 pub use error::{Code, Error};
-pub use exactly_once::{ExactlyOnce, PoisonLimits, QuarantinedElement};
+pub use exactly_once::{ExactlyOnce, FailedElement, PoisonLimits, QuarantinedElement};
 pub use id::{
     BootId, ClientId, DatasetId, DatasetIdError, IterationId, JobId, RequestNumber, SessionId, TaskId,
     WorkerId,

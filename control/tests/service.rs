@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use millstream_control::agent::AgentEvent;
 use millstream_control::{
-    ClientPush, LeaseRange, Phase, Policy, RemovalReason, Seen, SourcePlan, SplitRange, StopReason,
+    ClientPush, FailedElement, LeaseRange, Phase, Policy, RemovalReason, Seen, SourcePlan, SplitRange,
+    StopReason,
 };
 use millstream_link::{Claims, Role, Ticket};
 
@@ -217,9 +218,14 @@ async fn a_late_client_hears_the_failure_first() {
     let client = cluster.connect(Role::Submit, server.local_addr()).await.unwrap();
     let (job, _first) = open_job(&client, "10", Policy::Off).await;
     let task = worker.started().await.task;
+    let element = Some(FailedElement {
+        split: 3,
+        id: u64::MAX,
+        yielded: 2,
+    });
     worker
         .agent
-        .fail_task(task, "no such function: resize")
+        .fail_task(task, "no such function: resize", element)
         .await
         .unwrap();
     let mut late = within("opening", client.open_iteration(job, 0, None))
@@ -229,6 +235,7 @@ async fn a_late_client_hears_the_failure_first() {
         task,
         worker_address: "worker:1".to_owned(),
         message: "no such function: resize".to_owned(),
+        element,
     };
     assert_eq!(told(&mut late).await, failed);
     assert_eq!(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from worker_processes import own_worker
 
 import millstream as ms
 from millstream import Dataset
@@ -29,11 +30,7 @@ class Kills:
 
     def __call__(self, x: Any) -> Any:
         if x == POISON:
-            pid = os.getpid()
-            while pid not in self.workers:
-                with open(f"/proc/{pid}/stat") as stat:
-                    pid = int(stat.read().rpartition(")")[2].split()[1])
-            os.kill(pid, signal.SIGKILL)
+            os.kill(own_worker(self.workers), signal.SIGKILL)
             time.sleep(60)
         return x
 

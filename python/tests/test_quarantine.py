@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from worker_processes import own_worker
 
 import millstream as ms
 from millstream import Dataset
@@ -201,6 +203,10 @@ def grown(x: Any) -> Any:
     return np.zeros(2 if x == 13 else 1, np.int64)
 
 
+def uneven(x: Any) -> Any:
+    return np.full(2 if x % 30 == 13 else 1, x)
+
+
 def left_out(service: Any, dataset: Dataset, ignoring: Dataset) -> tuple[list[Any], list[Any]]:
     """Returns the elements with quarantined ones left out, and those with errors ignored."""
     target: dict[str, Any] = {"visitation": "exactly_once"}
@@ -221,6 +227,13 @@ def left_out(service: Any, dataset: Dataset, ignoring: Dataset) -> tuple[list[An
         lambda: Dataset.range(100).split_size(10).flat_map(lambda x: Dataset.range(3).map(lambda y: 100 // (x % 30 + y))),
         lambda: Dataset.range(100).split_size(10).map_python(grown, element_spec=ms.TensorSpec((None,), ms.int64)).batch(5),
         lambda: Dataset.range(100).split_size(10).filter(lambda x: 100 // (x % 30) > 3),
+        # Keys fail at 0, 30, 60 and 90. Batches with 13, 43 and 73 fail, because their rows have other lengths.
+        lambda: (
+            Dataset.range(100)
+            .split_size(10)
+            .map_python(uneven, element_spec=ms.TensorSpec((None,), ms.int64))
+            .bucket_by_sequence_length(lambda row: 100 // (row[0] % 30), [10], [2, 2], no_padding=True)
+        ),
     ],
 )
 def test_every_operation_leaves_out_what_failed(service: ms.LocalService, make: Callable[[], Dataset]) -> None:
@@ -288,3 +301,31 @@ def test_every_pass_has_its_own_list(service: ms.LocalService, tmp_path: Path) -
     elements = Place.from_bytes(first._loading._places[(0, 8)]).quarantined
     terms = ExactTerms(0, 0, 1, limits=ExactLimits(max_quarantined=4), quarantined=elements)
     assert rows(dataset.apply(distribute_exactly(service, terms)).repeat(2)) == without(37) + without()
+
+
+def test_a_failure_outlives_its_worker(service: ms.LocalService, tmp_path: Path) -> None:
+    """The dispatcher reports which element failed, if the worker dies before it reports the failure to the trainer."""
+    workers, failed = service.pids[1:], tmp_path / "failed"
+
+    def refuses(x: Any) -> Any:
+        if x == 20:
+            (tmp_path / "new").write_text(str(own_worker(workers)))
+            (tmp_path / "new").rename(failed)
+            raise ValueError("no 20, please")
+        return x
+
+    # With one credit, the worker reports the failure only after the trainer has taken the elements before it.
+    exactly: dict[str, Any] = {"visitation": "exactly_once", "max_outstanding_requests": 1}
+    terms = distribute("distributed_epoch", service, max_quarantined=1, max_failures=1, **exactly)
+    reading = iter(Dataset.range(200).split_size(40).map_python(refuses, element_spec=INT).apply(terms))
+    found = [int(next(reading))]
+    deadline = time.monotonic() + 60
+    while not failed.exists():
+        assert time.monotonic() < deadline, "no worker has computed the element that fails"
+        time.sleep(0.01)
+    # The dispatcher receives the report meanwhile. If it is late, the other worker has the same failure.
+    time.sleep(0.5)
+    os.kill(int(failed.read_text()), signal.SIGKILL)
+    with pytest.warns(DataLossWarning, match="element of split 0 .*no 20, please"):
+        found += [int(x) for x in reading]
+    assert found == [x for x in range(200) if x != 20]

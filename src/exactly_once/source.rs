@@ -123,7 +123,7 @@ impl ExactSource {
             return Err(unread(ReadError::Task { worker, failure }));
         };
         let place = open.reader.place();
-        // A notice has one line, and the error that ends a pass has the traceback.
+        // A notice has no traceback, and the error that ends a pass has it.
         let reason = format!("worker {worker}: {}", failure.in_one_line());
         let notice = match quarantine.decide(&element, place.had_of(element.split)) {
             Decision::LeaveOutAgain => None,

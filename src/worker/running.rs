@@ -442,7 +442,7 @@ impl Follower {
 
     fn note_end(&mut self, task: TaskId, outcome: Outcome) -> ControlFlow<Result<(), WorkerError>> {
         self.at_work -= 1;
-        if matches!(outcome, Outcome::Failed(_)) {
+        if matches!(outcome, Outcome::Failed { .. }) {
             self.tasks.note_failed(task);
         }
         self.reports.begin(task, outcome);
@@ -488,7 +488,7 @@ impl Follower {
         let task = definition.task;
         if let Err(message) = self.try_start(definition) {
             tracing::warn!(%task, %message, "task cannot start");
-            self.reports.begin(task, Outcome::Failed(message));
+            self.reports.begin(task, Outcome::failed(message));
         }
     }
 

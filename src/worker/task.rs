@@ -61,23 +61,38 @@ pub(super) struct TaskRun {
 pub(super) enum Outcome {
     /// The task has written its last element.
     Exhausted,
-    /// The task cannot continue; the text is for the user.
-    Failed(String),
+    /// The task cannot continue.
+    Failed {
+        /// The reason, in words for the user.
+        message: String,
+        /// The failed element, if another job can leave it out (C16.12).
+        element: Option<millstream_control::FailedElement>,
+    },
     /// The task was stopped.
     Stopped,
+}
+
+impl Outcome {
+    /// Returns the outcome of a task that failed at no single element.
+    pub(super) fn failed(message: String) -> Outcome {
+        Outcome::Failed {
+            message,
+            element: None,
+        }
+    }
 }
 
 /// Runs a task to its end, and catches panics of the user's code. Blocks the thread.
 pub(super) fn run(task: TaskRun) -> Outcome {
     let id = task.definition.task;
     let outcome = catch_unwind(AssertUnwindSafe(|| serve(task)));
-    outcome.unwrap_or_else(|panic| Outcome::Failed(format!("task {id} panicked: {}", panic_text(&*panic))))
+    outcome.unwrap_or_else(|panic| Outcome::failed(format!("task {id} panicked: {}", panic_text(&*panic))))
 }
 
 fn serve(task: TaskRun) -> Outcome {
     let (graph, mut producer) = match prepare(&task) {
         Ok(ready) => ready,
-        Err(message) => return Outcome::Failed(message),
+        Err(message) => return Outcome::failed(message),
     };
     let (server, served) = (task.server.clone(), served_as(&task.definition));
     // Removing the task does not report its end to clients. The caller that stops a task raises the flag
@@ -113,7 +128,10 @@ fn serve(task: TaskRun) -> Outcome {
     };
     match producer.finish(ending) {
         Ending::Exhausted => Outcome::Exhausted,
-        Ending::Failed(failure) => Outcome::Failed(failure.to_string()),
+        Ending::Failed(failure) => Outcome::Failed {
+            message: failure.to_string(),
+            element: failure.element.as_deref().map(reported),
+        },
     }
 }
 
@@ -321,6 +339,15 @@ fn explain(error: ProduceError<ExecError>) -> Failure {
             "",
         ),
         ProduceError::Stopped(_) => Failure::new("internal", "the task was stopped", "", ""),
+    }
+}
+
+/// Returns a failed element as the dispatcher is told of it.
+fn reported(element: &FailedElement) -> millstream_control::FailedElement {
+    millstream_control::FailedElement {
+        split: element.split,
+        id: element.id,
+        yielded: element.yielded,
     }
 }
 

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use millstream_dataplane::proto::message::{Grant, Subscribe};
+use millstream_dataplane::proto::message::{Failure, Grant, Subscribe};
 use millstream_dataplane::proto::receive::{ReceiveError, ReceiveHalf};
 use millstream_dataplane::transport::Body;
 use millstream_element::{Layout, Pack};
@@ -42,7 +42,7 @@ pub(super) struct Entry {
     pub(super) written_off: u64,
     pub(super) is_finished: bool,
     /// The failure that the dispatcher reported. Used if the worker does not report the failure itself.
-    pub(super) failure: Option<String>,
+    pub(super) failure: Option<Failure>,
     /// Whether the worker was asked for the task after the dispatcher reported the failure. Only the answer
     /// to such a request tells that the worker does not report the failure itself.
     is_asked_since_failure: bool,
@@ -194,9 +194,8 @@ impl Entry {
 
     /// Returns the error of the task's failure if the dispatcher reported the failure.
     pub(super) fn told_failure(&self) -> Option<ReadError> {
-        self.failure
-            .as_deref()
-            .map(|message| ReadError::task(&self.worker, message))
+        let failure = self.failure.clone()?;
+        Some(ReadError::task(&self.worker, failure))
     }
 
     /// Handles the loss of the link to the worker.

@@ -45,8 +45,8 @@ impl ReaderCore {
             TaskEvent::TaskFailed {
                 task,
                 worker,
-                message,
-            } => self.note_failure(task, &worker, &message),
+                failure,
+            } => self.note_failure(task, &worker, failure),
             TaskEvent::IterationFinished => self.finish_iteration(),
             TaskEvent::CaughtUp => self.open_schedule(),
             TaskEvent::Scheduled { task, start_round } => self.settle_start(task, start_round),

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use millstream_dataplane::TaskId;
-use millstream_dataplane::proto::message::{Cancel, ToWorker};
+use millstream_dataplane::proto::message::{Cancel, Failure, ToWorker};
 
 use super::entry::Entry;
 use super::remains::Remains;
@@ -82,18 +82,18 @@ impl ReaderCore {
 
     /// Notes that the dispatcher reported a task's failure. The worker usually reports the failure too, after
     /// the elements before the failure.
-    pub(super) fn note_failure(&mut self, task: TaskId, worker: &str, message: &str) {
+    pub(super) fn note_failure(&mut self, task: TaskId, worker: &str, failure: Failure) {
         let is_coordinated = self.schedule.is_some();
         match self.tasks.get_mut(&task) {
             Some(entry) if !entry.is_wanted() => {}
             Some(entry) => {
-                entry.failure = Some(message.to_owned());
+                entry.failure = Some(failure);
                 if !entry.may_hear_of_failure(is_coordinated) {
                     self.take_word_for_failure(task);
                 }
             }
             None => {
-                self.failure.get_or_insert(ReadError::task(worker, message));
+                self.failure.get_or_insert(ReadError::task(worker, failure));
             }
         }
     }

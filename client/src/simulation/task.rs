@@ -250,7 +250,15 @@ impl World {
         if is_failure {
             self.oracle.failed(task.iteration);
             let message = "a record is damaged".to_owned();
-            self.call(pid, Purpose::FailTask, Request::FailTask { task: id, message });
+            self.call(
+                pid,
+                Purpose::FailTask,
+                Request::FailTask {
+                    task: id,
+                    message,
+                    element: None,
+                },
+            );
         }
         self.note(format_args!("worker {pid} ends {id}, failure {is_failure}"));
         self.give_back(pid, id);

@@ -429,7 +429,7 @@ fn failed() -> TaskEvent {
     TaskEvent::TaskFailed {
         task: TaskId(0),
         worker: "a".into(),
-        message: "torn".into(),
+        failure: Failure::new("task", "torn", "", ""),
     }
 }
 

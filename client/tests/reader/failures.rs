@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use millstream_client::{ReadError, ReaderConfig, TaskEvent};
 use millstream_dataplane::TaskId;
-use millstream_dataplane::proto::message::Failure;
+use millstream_dataplane::proto::message::{FailedElement, Failure};
 use millstream_dataplane::proto::send::Ending;
 use millstream_dataplane::transport::LinkLost;
 use millstream_dataplane::worker::Producer;
@@ -131,11 +131,18 @@ fn a_task_unknown_for_good_ends_reading() {
     });
 }
 
+/// The element that another job may leave out (C16.12).
+const ELEMENT: FailedElement = FailedElement {
+    split: 3,
+    id: 40,
+    yielded: 5,
+};
+
 fn told_failure(task: u64) -> TaskEvent {
     TaskEvent::TaskFailed {
         task: TaskId(task),
         worker: "a".into(),
-        message: "record 40 is torn".into(),
+        failure: Failure::new("task", "record 40 is torn", "", "").at_element(Some(ELEMENT)),
     }
 }
 
@@ -147,6 +154,7 @@ fn assert_told(error: &ReadError) {
         (worker.as_str(), failure.message.as_str()),
         ("a", "record 40 is torn")
     );
+    assert_eq!(failure.element.as_deref(), Some(&ELEMENT));
 }
 
 /// Checks C6.6.

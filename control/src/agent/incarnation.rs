@@ -337,7 +337,13 @@ impl Questions {
             Err(error) => {
                 tracing::warn!(%task, %error, "a task cannot begin");
                 let message = format!("the worker did not receive the task's definition: {error}");
-                let failed = self.ask(WireRequest::FailTask { task, message }).await?;
+                let failed = self
+                    .ask(WireRequest::FailTask {
+                        task,
+                        message,
+                        element: None,
+                    })
+                    .await?;
                 if let Err(error) = failed {
                     tracing::debug!(%task, %error, "the task ended before its failure");
                 }

@@ -17,6 +17,7 @@ use super::incarnation;
 use super::produced::ProducedSplits;
 use super::shared::AgentShared;
 use crate::error::Error;
+use crate::exactly_once::FailedElement;
 use crate::id::{ClientId, TaskId, WorkerId};
 use crate::links::LinkCounts;
 use crate::load::WorkerLoad;
@@ -183,13 +184,24 @@ impl Agent {
         Ok(())
     }
 
-    /// Reports that a task cannot continue, in words for its user.
+    /// Reports that a task cannot continue, in words for its user. Names the failed element if another job can
+    /// leave it out (C16.12).
     ///
     /// # Errors
     /// The dispatcher does not answer, or has given the task away.
-    pub async fn fail_task(&self, task: TaskId, message: &str) -> Result<(), Error> {
+    pub async fn fail_task(
+        &self,
+        task: TaskId,
+        message: &str,
+        element: Option<FailedElement>,
+    ) -> Result<(), Error> {
         let message = message[..message.floor_char_boundary(crate::dispatcher::ERROR_BYTES_MAX)].to_owned();
-        self.report(WireRequest::FailTask { task, message }).await
+        let failed = WireRequest::FailTask {
+            task,
+            message,
+            element,
+        };
+        self.report(failed).await
     }
 
     /// Reports with the next heartbeat the number of elements that a task has produced, and its pace.

@@ -12,7 +12,7 @@ use super::record::DatasetRecord;
 use super::splits::Run;
 use super::status::Status;
 use crate::error::Error;
-use crate::exactly_once::ExactlyOnce;
+use crate::exactly_once::{ExactlyOnce, FailedElement};
 use crate::id::{ClientId, DatasetId, IterationId, JobId, SessionId, TaskId, WorkerId};
 use crate::job::Policy;
 use crate::planner::SplitPlan;
@@ -185,6 +185,8 @@ pub enum ClientPush {
         worker_address: String,
         /// The error message of the worker.
         message: String,
+        /// The failed element, if another job can leave it out (C16.12).
+        element: Option<FailedElement>,
     },
     /// The end of a task: its elements were delivered, or its removal was completed without this client.
     /// The dispatcher does not send the message to a client that has reported the task's end itself, except

@@ -3,6 +3,7 @@
 
 use millstream_link::Role;
 
+use crate::exactly_once::FailedElement;
 use crate::id::{ClientId, DatasetId, IterationId, JobId, RequestNumber, SessionId, TaskId, WorkerId};
 use crate::job::JobParameters;
 use crate::pace::Measures;
@@ -267,6 +268,8 @@ pub enum Request {
         task: TaskId,
         /// The reason, in words for the user.
         message: String,
+        /// The failed element, if another job can leave it out (C16.12).
+        element: Option<FailedElement>,
     },
 }
 

@@ -5,6 +5,7 @@ use std::fmt;
 
 use minicbor::{Decode, Encode};
 
+use crate::exactly_once::FailedElement;
 use crate::id::{TaskId, WorkerId};
 use crate::split::SplitRange;
 
@@ -23,6 +24,9 @@ pub struct TaskFailure {
     /// The incarnation of the worker.
     #[n(3)]
     pub worker: Option<WorkerId>,
+    /// The failed element, if another job can leave it out (C16.12).
+    #[n(4)]
+    pub element: Option<FailedElement>,
 }
 
 /// The splits of one task for which a worker's death counts (C16.7).

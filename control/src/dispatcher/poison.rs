@@ -138,6 +138,7 @@ impl ServiceState {
                 worker_address: worker_address.clone(),
                 message: message.clone(),
                 worker: None,
+                element: None,
             });
         }
         self.tell_of_epoch(
@@ -151,6 +152,7 @@ impl ServiceState {
                 task,
                 worker_address: worker_address.clone(),
                 message,
+                element: None,
             },
         );
         self.lose_splits(id, &[*run], &worker_address);

@@ -243,7 +243,11 @@ impl Dispatcher {
                 exhausted,
                 cut_short,
             } => done(state.finish_task(session, task, delivered, Ended { exhausted, cut_short })),
-            Request::FailTask { task, message } => done(state.fail_task(session, task, message)),
+            Request::FailTask {
+                task,
+                message,
+                element,
+            } => done(state.fail_task(session, task, message, element)),
         }
     }
 }

@@ -18,6 +18,7 @@ use super::splits::Holding;
 use super::state::ServiceState;
 use super::tables::{LeaseTerms, Tables};
 use crate::error::Error;
+use crate::exactly_once::FailedElement;
 use crate::id::{IterationId, SessionId, TaskId, WorkerId};
 use crate::job::Policy;
 use crate::planner::SplitPlan;
@@ -139,11 +140,11 @@ impl ServiceState {
         match self.tables.own_task(session, id).map(|task| task.iteration) {
             // A task of a coordinated read whose data ends has failed (C9.7).
             Ok(iteration) if self.tables.is_coordinated(iteration) => {
-                return self.fail_task(session, id, END_OF_DATA.to_owned());
+                return self.fail_task(session, id, END_OF_DATA.to_owned(), None);
             }
             // Elements must not be missing without an error (C16.6).
             Ok(iteration) if !how.cut_short && self.tables.ends_too_early(iteration, id, how.exhausted) => {
-                return self.fail_task(session, id, STOPPED_EARLY.to_owned());
+                return self.fail_task(session, id, STOPPED_EARLY.to_owned(), None);
             }
             Ok(_) => {}
             // The task ended with its iteration: the report arrived late, or twice.
@@ -169,6 +170,7 @@ impl ServiceState {
         session: SessionId,
         id: TaskId,
         mut message: String,
+        element: Option<FailedElement>,
     ) -> Result<(), Error> {
         let task = match self.tables.own_task(session, id) {
             Ok(task) => task.clone(),
@@ -192,6 +194,7 @@ impl ServiceState {
                 worker_address: worker_address.clone(),
                 message: message.clone(),
                 worker: Some(task.worker),
+                element,
             });
             // Events have the limit of failures, so that many equal failures leave other events in place.
             let text = format!("has a failed task {id} on worker {worker_address}: {message}");
@@ -201,6 +204,7 @@ impl ServiceState {
             task: id,
             worker_address: worker_address.clone(),
             message,
+            element,
         };
         for client in self.tables.readers(&task) {
             self.push_client(client, push.clone());

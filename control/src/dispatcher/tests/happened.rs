@@ -2,7 +2,7 @@
 
 use millstream_link::Role;
 
-use super::rig::Rig;
+use super::rig::{Rig, failed};
 use crate::dispatcher::{Request, ServiceEventKind};
 use crate::job::Policy;
 
@@ -21,8 +21,7 @@ fn events_name_what_happened() {
         panic!("one task");
     };
     rig.lease(worker, task).unwrap();
-    let message = "cannot open /data/a.tar".to_owned();
-    rig.ask(worker, Role::Worker, Request::FailTask { task, message })
+    rig.ask(worker, Role::Worker, failed(task, "cannot open /data/a.tar"))
         .unwrap();
     rig.ask(worker, Role::Worker, Request::DrainWorker).unwrap();
     rig.ask(worker, Role::Worker, Request::LeaveWorker).unwrap();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use millstream_link::Role;
 
-use super::rig::{READER, Rig};
+use super::rig::{READER, Rig, failed};
 use crate::dispatcher::{ClientPush, Phase, RemovalReason, Request, Snapshot, TaskRemoved, WorkerPush};
 use crate::error::Code;
 use crate::id::{ClientId, SessionId, TaskId};
@@ -133,18 +133,15 @@ fn a_failed_tasks_splits_are_not_retried() {
     rig.client(job);
     let task = rig.tasks(worker)[0];
     rig.lease(worker, task).unwrap();
-    let message = "corrupt JPEG cat.jpg".to_owned();
-    let request = Request::FailTask {
-        task,
-        message: message.clone(),
-    };
-    rig.ask(worker, Role::Worker, request).unwrap();
-    let failed = ClientPush::TaskFailed {
+    let message = "corrupt JPEG cat.jpg";
+    rig.ask(worker, Role::Worker, failed(task, message)).unwrap();
+    let told = ClientPush::TaskFailed {
         task,
         worker_address: "one:1".to_owned(),
-        message,
+        message: message.to_owned(),
+        element: None,
     };
-    assert_eq!(rig.told(&failed), 1);
+    assert_eq!(rig.told(&told), 1);
     let iteration = &rig.machine.status().iterations[0];
     assert_eq!((iteration.phase, iteration.splits_lost), (Phase::Finished, 1));
 }
@@ -158,8 +155,7 @@ fn a_failed_task_ends_with_its_worker() {
     let (failing, other) = (rig.worker(1, "one:1"), rig.worker(2, "two:1"));
     let client = rig.client(job);
     let (task, good) = (rig.tasks(failing)[0], rig.tasks(other)[0]);
-    let message = "corrupt JPEG cat.jpg".to_owned();
-    rig.ask(failing, Role::Worker, Request::FailTask { task, message })
+    rig.ask(failing, Role::Worker, failed(task, "corrupt JPEG cat.jpg"))
         .unwrap();
     let listed = |rig: &mut Rig| {
         let snapshot = snapshot(rig, client);
@@ -184,8 +180,7 @@ fn a_late_client_learns_of_the_failure() {
     rig.client(job);
     for worker in &workers {
         let task = rig.tasks(*worker)[0];
-        let message = "corrupt JPEG cat.jpg".to_owned();
-        rig.ask(*worker, Role::Worker, Request::FailTask { task, message })
+        rig.ask(*worker, Role::Worker, failed(task, "corrupt JPEG cat.jpg"))
             .unwrap();
     }
     assert_eq!(rig.machine.status().iterations[0].phase, Phase::Finished);

@@ -3,10 +3,11 @@
 use millstream_link::Role;
 
 use super::exactness::job;
+use super::people::snapshot;
 use super::rig::{Rig, facts};
-use crate::dispatcher::{Reply, Request};
+use crate::dispatcher::{ClientPush, Reply, Request};
 use crate::error::Code;
-use crate::exactly_once::{ExactlyOnce, QuarantinedElement};
+use crate::exactly_once::{ExactlyOnce, FailedElement, QuarantinedElement};
 use crate::job::{JobParameters, Policy};
 
 fn leaving_out(count: usize) -> ExactlyOnce {
@@ -53,4 +54,40 @@ fn a_long_quarantine_is_refused() {
     let error = ask(ExactlyOnce::QUARANTINED_MAX + 1).unwrap_err();
     assert_eq!(error.code, Code::InvalidArgument);
     assert!(error.message.contains("at most 256 failed elements"), "{error}");
+}
+
+/// C16.12
+#[test]
+fn readers_are_told_which_element_failed() {
+    let mut rig = Rig::new();
+    let job = job(&mut rig, leaving_out(0));
+    let worker = rig.worker(1, "one:1");
+    let client = rig.client(job);
+    let task = rig.tasks(worker)[0];
+    let element = Some(FailedElement {
+        split: 5,
+        id: 3,
+        yielded: 2,
+    });
+    let message = "no 37, please".to_owned();
+    let failed = Request::FailTask {
+        task,
+        message: message.clone(),
+        element,
+    };
+    rig.ask(worker, Role::Worker, failed).unwrap();
+    let told = ClientPush::TaskFailed {
+        task,
+        worker_address: "one:1".to_owned(),
+        message,
+        element,
+    };
+    assert_eq!(rig.told(&told), 1);
+    // A reader that was away hears of it, too, and from a dispatcher that has read its records.
+    for _ in 0..2 {
+        let failures = snapshot(&mut rig, client).failed;
+        assert_eq!(failures.len(), 1);
+        assert_eq!(failures[0].element, element);
+        rig.restart();
+    }
 }

@@ -335,6 +335,15 @@ fn asked(session: SessionId, role: Role, request: Request, number: u64, settled_
     })
 }
 
+/// Returns the report that a task failed, at no single element.
+pub(super) fn failed(task: TaskId, message: &str) -> Request {
+    Request::FailTask {
+        task,
+        message: message.to_owned(),
+        element: None,
+    }
+}
+
 pub(super) fn open(job: JobId) -> Request {
     Request::OpenIteration {
         job,

@@ -2,7 +2,7 @@
 
 use millstream_link::{Role, TicketKey};
 
-use super::rig::{READER, Rig, facts};
+use super::rig::{READER, Rig, facts, failed};
 use crate::dispatcher::{
     ClientPush, DispatcherConfig, LOCAL_SOCKET_BYTES_MAX, Phase, Reply, Request, Snapshot, StopReason,
     WorkerAddresses, WorkerPush, WorkerRegistration,
@@ -35,9 +35,7 @@ fn a_local_reader_ends_with_its_own_tasks() {
         "others may read on"
     );
     // Neither a failure of another worker's task nor a later task concerns this reader.
-    let message = "broken".to_owned();
-    let fail = Request::FailTask { task: other, message };
-    rig.ask(away, Role::Worker, fail).unwrap();
+    rig.ask(away, Role::Worker, failed(other, "broken")).unwrap();
     worker(&mut rig, 3, 1, &[]);
     rig.restart();
     assert_eq!(shown(&mut rig, reader), (vec![], true));

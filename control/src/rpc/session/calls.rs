@@ -435,6 +435,7 @@ mod tests {
             WireRequest::FailTask {
                 task,
                 message: String::new(),
+                element: None,
             },
         ];
         for request in requests {

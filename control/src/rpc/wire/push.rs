@@ -8,6 +8,7 @@ use crate::dispatcher::{
     ClientPush, RemovalReason, Snapshot, StopReason, TaskConcluded, TaskFailure, TaskInfo, TaskRemoved,
     WorkerPush,
 };
+use crate::exactly_once::FailedElement;
 use crate::id::{ClientId, TaskId, WorkerId};
 use crate::split::SplitRange;
 use crate::whereabouts::Whereabouts;
@@ -54,6 +55,8 @@ pub(crate) enum WireClientPush {
         worker_address: String,
         #[n(2)]
         message: String,
+        #[n(3)]
+        element: Option<FailedElement>,
     },
     #[n(4)]
     SplitsLost {
@@ -160,10 +163,12 @@ impl From<ClientPush> for WireClientPush {
                 task,
                 worker_address,
                 message,
+                element,
             } => WireClientPush::TaskFailed {
                 task,
                 worker_address,
                 message,
+                element,
             },
             ClientPush::SplitsLost {
                 splits,
@@ -212,10 +217,12 @@ impl From<WireClientPush> for ClientPush {
                 task,
                 worker_address,
                 message,
+                element,
             } => ClientPush::TaskFailed {
                 task,
                 worker_address,
                 message,
+                element,
             },
             WireClientPush::SplitsLost {
                 splits,

@@ -7,7 +7,7 @@ use minicbor::{Decode, Encode};
 
 use crate::dispatcher::{Request, WorkerRegistration};
 use crate::error::Error;
-use crate::exactly_once::ExactlyOnce;
+use crate::exactly_once::{ExactlyOnce, FailedElement};
 use crate::id::{ClientId, DatasetId, JobId, RequestNumber, TaskId};
 use crate::job::{Abandoned, JobParameters, Policy, TargetWorkers};
 use crate::planner::DatasetFacts;
@@ -156,6 +156,8 @@ pub(crate) enum WireRequest {
         task: TaskId,
         #[n(1)]
         message: String,
+        #[n(2)]
+        element: Option<FailedElement>,
     },
     #[n(17)]
     RoundReady {
@@ -227,6 +229,19 @@ pub(crate) struct WireRegistration {
 impl std::fmt::Debug for WireRegistration {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "WireRegistration({})", self.address)
+    }
+}
+
+impl From<WireRegistration> for WorkerRegistration {
+    fn from(worker: WireRegistration) -> WorkerRegistration {
+        WorkerRegistration {
+            address: worker.address,
+            tags: worker.tags,
+            ticket_key: TicketKey::from_bytes(*worker.ticket_key),
+            version: worker.version,
+            whereabouts: worker.whereabouts,
+            local_socket: worker.local_socket,
+        }
     }
 }
 
@@ -357,14 +372,7 @@ impl WireRequest {
 
     fn into_worker_request(self) -> Result<Request, Error> {
         Ok(match self {
-            WireRequest::RegisterWorker(worker) => Request::RegisterWorker(WorkerRegistration {
-                address: worker.address,
-                tags: worker.tags,
-                ticket_key: TicketKey::from_bytes(*worker.ticket_key),
-                version: worker.version,
-                whereabouts: worker.whereabouts,
-                local_socket: worker.local_socket,
-            }),
+            WireRequest::RegisterWorker(worker) => Request::RegisterWorker(worker.into()),
             WireRequest::LeaveWorker => Request::LeaveWorker,
             WireRequest::DrainWorker => Request::DrainWorker,
             WireRequest::DescribeTask { task } => Request::DescribeTask { task },
@@ -403,7 +411,15 @@ impl WireRequest {
                 exhausted,
                 cut_short,
             },
-            WireRequest::FailTask { task, message } => Request::FailTask { task, message },
+            WireRequest::FailTask {
+                task,
+                message,
+                element,
+            } => Request::FailTask {
+                task,
+                message,
+                element,
+            },
             WireRequest::RegisterDataset { .. }
             | WireRequest::DescribeDataset { .. }
             | WireRequest::ReadDefinition { .. }

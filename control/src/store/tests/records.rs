@@ -12,7 +12,7 @@ use crate::dispatcher::{
     TaskFailure, TaskPhase, TaskRecord, WorkerRecord,
 };
 use crate::error::Error;
-use crate::exactly_once::{ExactlyOnce, QuarantinedElement};
+use crate::exactly_once::{ExactlyOnce, FailedElement, QuarantinedElement};
 use crate::id::{
     BootId, ClientId, DatasetId, IterationId, JobId, RequestNumber, SessionId, TaskId, WorkerId,
 };
@@ -187,6 +187,11 @@ fn iteration(id: u64, seed: u64) -> IterationRecord {
         worker_address: text(seed),
         message: text(seed / 7),
         worker: (seed % 2 == 1).then_some(WorkerId(seed)),
+        element: seed.is_multiple_of(4).then_some(FailedElement {
+            split: seed,
+            id: seed / 2,
+            yielded: 4,
+        }),
     };
     // The record is encoded like in an earlier version, without the fields that later versions added.
     reread((
