@@ -38,14 +38,14 @@ mod whereabouts;
 
 pub use dispatcher::{
     Action, Answer, Batch, Change, ClientPush, ClientRecord, ClientStatus, Counts, DatasetRecord,
-    DatasetStatus, Departure, Dispatcher, DispatcherConfig, ERROR_BYTES_MAX, Event, HiddenKey, Holding,
-    Incoming, IterationRecord, IterationStatus, JobRecord, JobStatus, Key, LOCAL_SOCKET_BYTES_MAX, Ledger,
-    MetaRecord, Moment, NAME_BYTES_MAX, Phase, ProgramStatus, QuotaOwner, Record, RecordError, Refusals,
-    RemovalReason, RemovalRecord, Reply, ReplyToken, Request, Run, SERVICE_EVENTS_MAX, ServiceEvent,
-    ServiceEventKind, SessionRecord, Snapshot, SourceStatus, StageStatus, Stages, Status, StopReason,
-    TAGS_BYTES_MAX, TAGS_MAX, TaskConcluded, TaskDef, TaskFailure, TaskInfo, TaskPhase, TaskRecord,
-    TaskRemoved, TaskStatus, WORKER_ADDRESS_BYTES_MAX, WorkerAddressError, WorkerAddresses, WorkerPush,
-    WorkerRecord, WorkerRegistration, WorkerStatus,
+    DatasetStatus, Departure, Dispatcher, DispatcherConfig, ERROR_BYTES_MAX, Event, FailureReport, HiddenKey,
+    Holding, Incoming, IterationRecord, IterationStatus, JobRecord, JobStatus, Key, LOCAL_SOCKET_BYTES_MAX,
+    Ledger, MetaRecord, Moment, NAME_BYTES_MAX, Phase, ProgramStatus, QuotaOwner, Record, RecordError,
+    Refusals, RemovalReason, RemovalRecord, Reply, ReplyToken, Request, Run, SERVICE_EVENTS_MAX,
+    ServiceEvent, ServiceEventKind, SessionRecord, Snapshot, SourceStatus, StageStatus, Stages, Status,
+    StopReason, TAGS_BYTES_MAX, TAGS_MAX, TaskConcluded, TaskDef, TaskFailure, TaskInfo, TaskPhase,
+    TaskRecord, TaskRemoved, TaskStatus, WORKER_ADDRESS_BYTES_MAX, WorkerAddressError, WorkerAddresses,
+    WorkerPush, WorkerRecord, WorkerRegistration, WorkerStatus,
 };
 pub use error::{Code, Error};
 pub use exactly_once::{ExactlyOnce, FailedElement, PoisonLimits, QuarantinedElement};

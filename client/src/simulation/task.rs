@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use millstream_control::agent::FeedDemand;
 use millstream_control::agent::{FeedBatch, FeedRun};
-use millstream_control::{Error, LeaseRange, Policy, Reply, Request, TaskDef, TaskId};
+use millstream_control::{Error, FailureReport, LeaseRange, Policy, Reply, Request, TaskDef, TaskId};
 use millstream_dataplane::proto::message::Failure;
 use millstream_dataplane::proto::send::Ending;
 use millstream_dataplane::worker::{ProduceError, Producer, TaskMode};
@@ -249,16 +249,8 @@ impl World {
         producer.finish(ending);
         if is_failure {
             self.oracle.failed(task.iteration);
-            let message = "a record is damaged".to_owned();
-            self.call(
-                pid,
-                Purpose::FailTask,
-                Request::FailTask {
-                    task: id,
-                    message,
-                    element: None,
-                },
-            );
+            let report = FailureReport::new("a record is damaged");
+            self.call(pid, Purpose::FailTask, Request::FailTask { task: id, report });
         }
         self.note(format_args!("worker {pid} ends {id}, failure {is_failure}"));
         self.give_back(pid, id);

@@ -184,8 +184,8 @@ impl Agent {
         Ok(())
     }
 
-    /// Reports that a task cannot continue, in words for its user. Names the failed element if another job can
-    /// leave it out (C16.12).
+    /// Reports that a task cannot continue, in words for its user. Names the failed element if another job
+    /// can leave it out (C16.12).
     ///
     /// # Errors
     /// The dispatcher does not answer, or has given the task away.

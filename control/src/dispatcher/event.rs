@@ -3,7 +3,7 @@
 
 use millstream_link::Role;
 
-use crate::exactly_once::FailedElement;
+use super::failure::FailureReport;
 use crate::id::{ClientId, DatasetId, IterationId, JobId, RequestNumber, SessionId, TaskId, WorkerId};
 use crate::job::JobParameters;
 use crate::pace::Measures;
@@ -266,10 +266,8 @@ pub enum Request {
     FailTask {
         /// The task that failed.
         task: TaskId,
-        /// The reason, in words for the user.
-        message: String,
-        /// The failed element, if another job can leave it out (C16.12).
-        element: Option<FailedElement>,
+        /// The reason.
+        report: FailureReport,
     },
 }
 

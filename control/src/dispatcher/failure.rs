@@ -29,6 +29,25 @@ pub struct TaskFailure {
     pub element: Option<FailedElement>,
 }
 
+/// A worker's report that a task cannot continue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailureReport {
+    /// The reason, in words for the user.
+    pub message: String,
+    /// The failed element, if another job can leave it out (C16.12).
+    pub element: Option<FailedElement>,
+}
+
+impl FailureReport {
+    /// Returns the report of a task that failed at no single element.
+    pub fn new(message: &str) -> FailureReport {
+        FailureReport {
+            message: message.to_owned(),
+            element: None,
+        }
+    }
+}
+
 /// The splits of one task for which a worker's death counts (C16.7).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub enum Blame {

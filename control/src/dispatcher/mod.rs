@@ -101,7 +101,7 @@ pub use config::{
 pub use event::{Departure, Event, Incoming, ReplyToken, Request, WorkerRegistration};
 #[cfg(test)]
 pub(crate) use failure::Blame;
-pub use failure::{RemovalReason, TaskFailure};
+pub use failure::{FailureReport, RemovalReason, TaskFailure};
 pub use happened::{SERVICE_EVENTS_MAX, ServiceEvent, ServiceEventKind};
 pub use machine::{Batch, Dispatcher};
 pub use moment::Moment;

@@ -243,11 +243,7 @@ impl Dispatcher {
                 exhausted,
                 cut_short,
             } => done(state.finish_task(session, task, delivered, Ended { exhausted, cut_short })),
-            Request::FailTask {
-                task,
-                message,
-                element,
-            } => done(state.fail_task(session, task, message, element)),
+            Request::FailTask { task, report } => done(state.fail_task(session, task, report)),
         }
     }
 }

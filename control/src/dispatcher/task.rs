@@ -9,7 +9,7 @@ use super::action::{ClientPush, Reply, StopReason, TaskDef, WorkerPush};
 use super::config::ERROR_BYTES_MAX;
 use super::coordination::END_OF_DATA;
 use super::exactness::STOPPED_EARLY;
-use super::failure::TaskFailure;
+use super::failure::{FailureReport, TaskFailure};
 use super::happened::ServiceEventKind;
 use super::iteration::FAILURES_MAX;
 use super::outcome::Outcome;
@@ -18,7 +18,6 @@ use super::splits::Holding;
 use super::state::ServiceState;
 use super::tables::{LeaseTerms, Tables};
 use crate::error::Error;
-use crate::exactly_once::FailedElement;
 use crate::id::{IterationId, SessionId, TaskId, WorkerId};
 use crate::job::Policy;
 use crate::planner::SplitPlan;
@@ -140,11 +139,11 @@ impl ServiceState {
         match self.tables.own_task(session, id).map(|task| task.iteration) {
             // A task of a coordinated read whose data ends has failed (C9.7).
             Ok(iteration) if self.tables.is_coordinated(iteration) => {
-                return self.fail_task(session, id, END_OF_DATA.to_owned(), None);
+                return self.fail_task(session, id, FailureReport::new(END_OF_DATA));
             }
             // Elements must not be missing without an error (C16.6).
             Ok(iteration) if !how.cut_short && self.tables.ends_too_early(iteration, id, how.exhausted) => {
-                return self.fail_task(session, id, STOPPED_EARLY.to_owned(), None);
+                return self.fail_task(session, id, FailureReport::new(STOPPED_EARLY));
             }
             Ok(_) => {}
             // The task ended with its iteration: the report arrived late, or twice.
@@ -169,9 +168,9 @@ impl ServiceState {
         &mut self,
         session: SessionId,
         id: TaskId,
-        mut message: String,
-        element: Option<FailedElement>,
+        report: FailureReport,
     ) -> Result<(), Error> {
+        let FailureReport { mut message, element } = report;
         let task = match self.tables.own_task(session, id) {
             Ok(task) => task.clone(),
             Err(_) if !self.tables.tasks.contains(&id) => return Ok(()),

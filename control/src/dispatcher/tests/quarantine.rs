@@ -5,7 +5,7 @@ use millstream_link::Role;
 use super::exactness::job;
 use super::people::snapshot;
 use super::rig::{Rig, facts};
-use crate::dispatcher::{ClientPush, Reply, Request};
+use crate::dispatcher::{ClientPush, FailureReport, Reply, Request};
 use crate::error::Code;
 use crate::exactly_once::{ExactlyOnce, FailedElement, QuarantinedElement};
 use crate::job::{JobParameters, Policy};
@@ -70,12 +70,12 @@ fn readers_are_told_which_element_failed() {
         yielded: 2,
     });
     let message = "no 37, please".to_owned();
-    let failed = Request::FailTask {
-        task,
+    let report = FailureReport {
         message: message.clone(),
         element,
     };
-    rig.ask(worker, Role::Worker, failed).unwrap();
+    rig.ask(worker, Role::Worker, Request::FailTask { task, report })
+        .unwrap();
     let told = ClientPush::TaskFailed {
         task,
         worker_address: "one:1".to_owned(),

@@ -6,8 +6,8 @@ use std::time::Duration;
 use millstream_link::{Role, TicketKey};
 
 use crate::dispatcher::{
-    Action, Change, ClientPush, Dispatcher, DispatcherConfig, Event, Incoming, Key, Moment, Record, Reply,
-    ReplyToken, Request, WorkerPush, WorkerRegistration,
+    Action, Change, ClientPush, Dispatcher, DispatcherConfig, Event, FailureReport, Incoming, Key, Moment,
+    Record, Reply, ReplyToken, Request, WorkerPush, WorkerRegistration,
 };
 use crate::error::Error;
 use crate::id::{
@@ -337,11 +337,8 @@ fn asked(session: SessionId, role: Role, request: Request, number: u64, settled_
 
 /// Returns the report that a task failed, at no single element.
 pub(super) fn failed(task: TaskId, message: &str) -> Request {
-    Request::FailTask {
-        task,
-        message: message.to_owned(),
-        element: None,
-    }
+    let report = FailureReport::new(message);
+    Request::FailTask { task, report }
 }
 
 pub(super) fn open(job: JobId) -> Request {

@@ -42,8 +42,8 @@ impl Inbox {
         self.boxes.lock().remove(&client);
     }
 
-    /// Delivers a push to a client's inbox. Drops pushes that the next snapshot replaces. Returns false if the
-    /// client has no inbox, or if its inbox was full and is now closed.
+    /// Delivers a push to a client's inbox. Drops pushes that the next snapshot replaces. Returns false if
+    /// the client has no inbox, or if its inbox was full and is now closed.
     pub(super) fn deliver(&self, client: ClientId, push: ClientPush) -> bool {
         let mut boxes = self.boxes.lock();
         let Some(slot) = boxes.get_mut(&client) else {

@@ -374,8 +374,7 @@ mod tests {
     /// Tests that both sides agree on the numbered requests (C1.5).
     #[test]
     fn both_ends_agree_on_which_requests_are_numbered() {
-        let task = TaskId(1);
-        let client = ClientId(1);
+        let (task, client) = (TaskId(1), ClientId(1));
         let parameters = JobParameters::new(DatasetId::automatic(1000), Policy::Off);
         let requests = [
             WireRequest::RegisterDataset {

@@ -5,7 +5,7 @@ use millstream_link::TicketKey;
 use minicbor::bytes::{ByteArray, ByteVec};
 use minicbor::{Decode, Encode};
 
-use crate::dispatcher::{Request, WorkerRegistration};
+use crate::dispatcher::{FailureReport, Request, WorkerRegistration};
 use crate::error::Error;
 use crate::exactly_once::{ExactlyOnce, FailedElement};
 use crate::id::{ClientId, DatasetId, JobId, RequestNumber, TaskId};
@@ -417,8 +417,7 @@ impl WireRequest {
                 element,
             } => Request::FailTask {
                 task,
-                message,
-                element,
+                report: FailureReport { message, element },
             },
             WireRequest::RegisterDataset { .. }
             | WireRequest::DescribeDataset { .. }
