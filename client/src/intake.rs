@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -30,12 +30,17 @@ use crate::reader_core::{Handing, Obeyed, Outgoing, ReaderCore, Reading};
 /// is available.
 pub(crate) type Next = Poll<Result<Option<Handing>, ReadError>>;
 
+/// The time between two looks at a lease that may have ended.
+const LEASE_LOOK_EVERY: Duration = Duration::from_millis(20);
+
 #[derive(Debug)]
 pub(crate) struct Intake {
     locked: Mutex<Locked>,
     /// The number of elements of the current delivery that the consumer has handed over. Only the consumer
     /// writes this field.
     handed: AtomicU64,
+    /// A copy of [`ReaderCore::is_fenced`], which the consumer reads without the lock.
+    is_fenced: AtomicBool,
     arrived: Condvar,
     consumer: AtomicWaker,
     nap: Nap,
@@ -72,6 +77,7 @@ impl Intake {
         Self {
             locked: Mutex::new(locked),
             handed: AtomicU64::new(0),
+            is_fenced: AtomicBool::new(false),
             arrived: Condvar::new(),
             consumer: AtomicWaker::new(),
             nap: Nap::default(),
@@ -119,7 +125,11 @@ impl Intake {
     /// Handles an event of the iteration, and notifies the user if the event requires it. Returns the work
     /// that the caller must do.
     pub(crate) fn obey(&self, event: TaskEvent) -> Obeyed {
-        let (obeyed, notice) = self.act_and_wake(|core| core.obey(event));
+        let (obeyed, notice) = self.act_and_wake(|core| {
+            let obeyed = core.obey(event);
+            self.is_fenced.store(core.is_fenced(), Ordering::Relaxed);
+            obeyed
+        });
         self.tell(notice);
         obeyed
     }
@@ -206,6 +216,21 @@ impl Intake {
     }
 
     // Calls of the consumer.
+
+    /// Blocks the consumer's thread while the lease may have ended (C4.4).
+    ///
+    /// # Errors
+    /// Reading has ended with this error, and the lease was not confirmed again.
+    #[inline]
+    pub(crate) fn wait_for_lease(&self) -> Result<(), ReadError> {
+        while self.is_fenced.load(Ordering::Relaxed) {
+            if let Some(error) = self.look(ReaderCore::failure) {
+                return Err(error);
+            }
+            self.sleep(std::time::Instant::now() + LEASE_LOOK_EVERY);
+        }
+        Ok(())
+    }
 
     /// Returns the next elements, or registers the waker and returns `Pending`.
     pub(crate) fn poll_next(&self, cx: &mut Context<'_>) -> Next {
@@ -295,5 +320,49 @@ impl Admission for Intake {
 
     fn slot_alloc(&self) -> &dyn SlotAlloc {
         &*self.alloc
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millstream_element::HeapAlloc;
+
+    use super::*;
+    use crate::reader_core::credit::{Bounds, MaxOutstanding};
+
+    fn intake() -> Intake {
+        let reading = Reading {
+            bounds: Bounds {
+                max_outstanding: MaxOutstanding::Elements(4),
+                auto_bytes: 0,
+                shared: None,
+                max_outstanding_bytes: 1 << 20,
+            },
+            is_coordinated: false,
+            trainer_id: None,
+            whole_splits: false,
+            is_exactly_once: true,
+        };
+        Intake::new(reading, Arc::new(HeapAlloc), Notices::default())
+    }
+
+    /// Checks C4.4 for consumers that store elements.
+    #[test]
+    fn stored_elements_wait_for_the_lease() {
+        for (event, expected) in [
+            (TaskEvent::LeaseDoubted(false), Ok(())),
+            (TaskEvent::Lapsed, Err(ReadError::Lapsed)),
+        ] {
+            let intake = intake();
+            assert_eq!(intake.wait_for_lease(), Ok(()));
+            intake.obey(TaskEvent::LeaseDoubted(true));
+            std::thread::scope(|scope| {
+                let waiting = scope.spawn(|| intake.wait_for_lease());
+                std::thread::sleep(3 * LEASE_LOOK_EVERY);
+                assert!(!waiting.is_finished());
+                intake.obey(event);
+                assert_eq!(waiting.join().unwrap(), expected);
+            });
+        }
     }
 }

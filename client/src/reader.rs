@@ -288,6 +288,17 @@ impl Reader {
         Poll::Ready(self.hand_over(handover))
     }
 
+    /// Blocks the thread while this reader's lease may have ended (C4.4). A consumer that stores elements
+    /// calls the method before it hands one over. While the lease is confirmed, the call costs an atomic
+    /// load.
+    ///
+    /// # Errors
+    /// Returns the [`ReadError`] that ended reading, if the lease is not confirmed again.
+    #[inline]
+    pub fn wait_for_lease(&self) -> Result<(), ReadError> {
+        self.intake.wait_for_lease()
+    }
+
     /// Keeps counting the latest element as outstanding, because the consumer stores it until elements of
     /// other workers arrive. While any element is kept, no worker may hold more than its share of the
     /// outstanding elements, so that fast workers wait for slow workers. Returns the element's task, for

@@ -144,6 +144,8 @@ impl ExactReader {
     /// [`ExactReadError`] if the job failed, or if a worker broke the order. The reader must not be used
     /// afterwards.
     pub fn next_element(&mut self) -> Result<Option<Element>, ExactReadError> {
+        // Elements that arrived early may be handed over by another trainer after the end of the lease.
+        self.reader.wait_for_lease()?;
         loop {
             if self.waiting > 0
                 && let Some(early) = self.sequence.next()

@@ -97,6 +97,16 @@ impl ReaderCore {
         self.failure = self.failure.take().or(error);
     }
 
+    /// Returns whether the consumer may hand over nothing, because the lease may have ended (C4.4).
+    pub(crate) fn is_fenced(&self) -> bool {
+        self.is_fenced
+    }
+
+    /// Returns the error that ended reading.
+    pub(crate) fn failure(&self) -> Option<ReadError> {
+        self.failure.clone()
+    }
+
     /// Notes that the service shuts down, which ends reading unless the iteration is already over.
     pub(super) fn shut_down(&mut self, by: String) {
         if !self.is_iteration_over {
