@@ -1,11 +1,12 @@
-"""The search for the service of this process: in variables, on Ray, in a job of Slurm and on Kubernetes.
+"""The search for the service of this process: in variables, on Ray, in a job of Slurm, on Kubernetes and on Google Compute Engine.
 
-Reads the environment and the file of a job of Slurm, and asks the name service. Connects to no dispatcher.
+Reads the environment and the file of a job of Slurm, and asks the name service and the metadata of the machine. Connects to no dispatcher.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 import re
 import socket
@@ -13,7 +14,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from .errors import NotFoundError
+from ._resolvers import machine_metadata
+from .errors import MillstreamError, NotFoundError
 
 __all__ = ["ResolvedService", "resolve"]
 
@@ -25,6 +27,12 @@ _PORT = 5050
 _SLURM_FILE = ".millstream-{job}-*/service"
 #: The maximum number of characters of that file.
 _ADDRESS_CHARS_MAX = 1000
+#: An address, with or without the name of the protocol.
+_ADDRESSES = r"(millstream://)?[^\s/]+:[0-9]+"
+#: The maximum number of dispatchers of one service on Kubernetes.
+_DISPATCHERS_MAX = 9
+#: The attribute of a machine on Google Compute Engine, or of its project, with the address of a service.
+_ATTRIBUTE = "millstream-service"
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -51,7 +59,8 @@ def resolve(name: str = "millstream", *, dispatcher: str = "millstream-dispatche
     1. The variable ``MILLSTREAM_SERVICE`` or ``MILLSTREAM_DISPATCHER``, with ``host:port`` or ``millstream://host:port``.
     2. The service with this ``name`` on the Ray cluster of this process, if the process has called ``ray.init``.
     3. The job of Slurm, if ``deploy/slurm/millstream.sbatch`` runs it: the file with the address of its service.
-    4. The headless Service of the dispatcher on Kubernetes, if its name has an address.
+    4. The headless Service of the dispatcher on Kubernetes, if its name has an address. If it has several pods, the address lists all of them.
+    5. The attribute ``millstream-service`` of this machine on Google Compute Engine, or of its project, with the address as in a variable.
 
     Args:
         name: The name of the service on Ray.
@@ -75,6 +84,7 @@ def resolve(name: str = "millstream", *, dispatcher: str = "millstream-dispatche
         lambda: _from_ray(name),
         _from_slurm,
         lambda: _from_kubernetes(dispatcher),
+        _from_google,
     )
     missing: list[str] = []
     for search in searches:
@@ -82,16 +92,19 @@ def resolve(name: str = "millstream", *, dispatcher: str = "millstream-dispatche
         if isinstance(found, ResolvedService):
             return found
         missing.append(found)
-    raise NotFoundError(f"expected a service in one of four places, found none: {'; '.join(missing)}. Set MILLSTREAM_SERVICE=millstream://host:port")
+    raise NotFoundError(f"expected a service in one of five places, found none: {'; '.join(missing)}. Set MILLSTREAM_SERVICE=millstream://host:port")
 
 
 def _from_variables() -> ResolvedService | str:
     for variable in _VARIABLES:
         address = os.environ.get(variable, "").strip()
         if address:
-            target = address if "://" in address else f"millstream://{address}"
-            return ResolvedService(target, f"the variable {variable}")
+            return ResolvedService(_target(address), f"the variable {variable}")
     return f"{' and '.join(_VARIABLES)} are not set"
+
+
+def _target(address: str) -> str:
+    return address if "://" in address else f"millstream://{address}"
 
 
 def _from_ray(name: str) -> ResolvedService | str:
@@ -132,7 +145,7 @@ def _from_slurm() -> ResolvedService | str:
 def _address_in(path: Path) -> str | None:
     with path.open() as file:
         address = file.read(_ADDRESS_CHARS_MAX).strip()
-    return address if re.fullmatch(r"millstream://[^\s/]+:[0-9]+", address) else None
+    return address if "://" in address and re.fullmatch(_ADDRESSES, address) else None
 
 
 def _from_kubernetes(dispatcher: str) -> ResolvedService | str:
@@ -142,4 +155,27 @@ def _from_kubernetes(dispatcher: str) -> ResolvedService | str:
         socket.getaddrinfo(dispatcher, _PORT, type=socket.SOCK_DGRAM)
     except OSError as error:
         return f"the name {dispatcher} of Kubernetes has no address ({error})"
-    return ResolvedService(f"millstream://{dispatcher}:{_PORT}", "the Services of Kubernetes")
+    # The name of the Service leads to any of its pods, and a standby serves nobody. The pods of a StatefulSet are numbered.
+    pods = [f"{dispatcher.partition('.')[0]}-{number}.{dispatcher}" for number in range(_DISPATCHERS_MAX)]
+    several = list(itertools.takewhile(_has_address, pods[1:]))
+    addresses = [pods[0], *several] if several else [dispatcher]
+    return ResolvedService(f"millstream://{','.join(f'{name}:{_PORT}' for name in addresses)}", "the Services of Kubernetes")
+
+
+def _has_address(name: str) -> bool:
+    try:
+        return bool(socket.getaddrinfo(name, _PORT, type=socket.SOCK_DGRAM))
+    except OSError:
+        return False
+
+
+def _from_google() -> ResolvedService | str:
+    if not machine_metadata.is_on_google():
+        return "this machine is not on Google Compute Engine"
+    try:
+        address = machine_metadata.attribute(_ATTRIBUTE)
+    except MillstreamError as error:
+        return str(error)
+    if not re.fullmatch(_ADDRESSES, address):
+        return f"the attribute {_ATTRIBUTE} on Google Compute Engine is {address[:100]!r}, expected host:port"
+    return ResolvedService(_target(address), f"the attribute {_ATTRIBUTE} on Google Compute Engine")

@@ -10,9 +10,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from fake_http import Asked, serving
 
 import millstream as ms
 from millstream import _resolve
+from millstream._resolvers import machine_metadata
 from millstream.errors import NotFoundError
 from millstream.service import ResolvedService, resolve
 
@@ -21,9 +23,11 @@ from millstream.service import ResolvedService, resolve
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Takes away every variable and module that names a place."""
     for name in os.environ:
-        if name.startswith(("SLURM_", "KUBERNETES_", "MILLSTREAM_SERVICE", "MILLSTREAM_DISPATCHER", "MILLSTREAM_STATE")):
+        if name.startswith(("SLURM_", "KUBERNETES_", "GCE_METADATA_", "MILLSTREAM_SERVICE", "MILLSTREAM_DISPATCHER", "MILLSTREAM_STATE")):
             monkeypatch.delenv(name)
     monkeypatch.delitem(sys.modules, "ray", raising=False)
+    # The tests may run on a machine of Google's.
+    monkeypatch.setattr(machine_metadata, "_PRODUCT_FILE", Path("/does/not/exist"))
 
 
 def names(monkeypatch: pytest.MonkeyPatch, *known: str) -> None:
@@ -96,6 +100,51 @@ def test_a_pod_finds_the_headless_service(monkeypatch: pytest.MonkeyPatch) -> No
     assert resolve(dispatcher="other").target == "millstream://other:5050"
 
 
+def test_all_dispatchers_on_kubernetes_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.96.0.1")
+    # The first pod starts again, and has no address.
+    names(monkeypatch, "many.training", "many-1.many.training", "many-2.many.training")
+    found = resolve(dispatcher="many.training")
+    assert found.target == "millstream://many-0.many.training:5050,many-1.many.training:5050,many-2.many.training:5050"
+
+
+@pytest.mark.parametrize("owner", ["instance", "project"])
+def test_an_attribute_on_google_is_found(monkeypatch: pytest.MonkeyPatch, owner: str) -> None:
+    def answer(asked: Asked) -> tuple[int, Any]:
+        assert asked.headers["Metadata-Flavor"] == "Google"
+        is_there = asked.path == f"/computeMetadata/v1/{owner}/attributes/millstream-service"
+        return (200, b"10.0.0.2:5050,10.0.0.3:5050\n") if is_there else (404, b"")
+
+    with serving(answer) as server:
+        monkeypatch.setenv("GCE_METADATA_HOST", server.url.removeprefix("http://"))
+        found = resolve()
+    assert found.target == "millstream://10.0.0.2:5050,10.0.0.3:5050"
+    assert found.found_in == "the attribute millstream-service on Google Compute Engine"
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "reason"),
+    [
+        (404, b"", "neither the machine nor its project on Google Compute Engine has the attribute"),
+        (503, b"", "answered with the status 503"),
+        (200, b"<html>", "is '<html>', expected host:port"),
+    ],
+)
+def test_other_answers_of_google_name_no_service(monkeypatch: pytest.MonkeyPatch, status: int, body: bytes, reason: str) -> None:
+    with serving(lambda _: (status, body)) as server:
+        monkeypatch.setenv("GCE_METADATA_HOST", server.url.removeprefix("http://"))
+        with pytest.raises(NotFoundError, match=reason):
+            resolve()
+
+
+def test_a_silent_google_names_no_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("GCE_METADATA_HOST", f"127.0.0.1:{closed.getsockname()[1]}")
+        with pytest.raises(NotFoundError, match="the server of metadata at 127.0.0.1:.* did not answer"):
+            resolve()
+
+
 def test_a_named_service_on_ray_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def attach(name: str) -> Any:
         if name != "mine":
@@ -118,7 +167,8 @@ def test_an_error_names_all_places(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(NotFoundError) as raised:
         resolve()
     message = str(raised.value)
-    for part in ("MILLSTREAM_SERVICE and MILLSTREAM_DISPATCHER", "not connected to Ray", "SLURM_JOB_ID is 'x'", "millstream-dispatcher of Kubernetes", "Set "):
+    places = ("not connected to Ray", "SLURM_JOB_ID is 'x'", "millstream-dispatcher of Kubernetes", "not on Google Compute Engine")
+    for part in ("MILLSTREAM_SERVICE and MILLSTREAM_DISPATCHER", *places, "Set "):
         assert part in message, message
 
 
