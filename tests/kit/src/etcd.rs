@@ -249,9 +249,15 @@ impl Drop for EtcdCluster {
     }
 }
 
-/// Returns a folder in memory where the system has one, because the disk of a busy machine delays etcd for
-/// seconds.
+/// The variable that names the folder for the data of etcd.
+const FOLDER_VARIABLE: &str = "MILLSTREAM_ETCD_DATA";
+
+/// Returns the folder that `MILLSTREAM_ETCD_DATA` names. Otherwise returns a folder in memory where the
+/// system has one, because the disk of a busy machine delays etcd for seconds.
 fn folder_of_data() -> PathBuf {
+    if let Some(named) = std::env::var_os(FOLDER_VARIABLE) {
+        return PathBuf::from(named);
+    }
     let memory = PathBuf::from("/dev/shm");
     if memory.is_dir() {
         memory
