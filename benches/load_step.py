@@ -41,7 +41,7 @@ STEP_S = 0.25
 FACTOR = 5
 #: The maximum number of seconds before the load step, and the seconds after it in which the number of workers is observed.
 BEFORE_S, AFTER_S = 400.0, 150.0
-#: The load is followed once the trainer has this share of the wanted rate, over so many seconds.
+#: The workers have followed the load when the trainer reaches this share of its new rate, measured over WINDOW_S seconds.
 SHARE, WINDOW_S = 0.9, 5.0
 WORKERS_MAX = 16
 
@@ -66,7 +66,8 @@ class Decisions:
             print(line, end="", file=sys.stderr)
 
     def latest(self) -> int:
-        """Returns the latest number, or 0."""
+        """Returns the latest number; 0 before the service has judged its first worker."""
+        # The first number is always one worker, for the first reader.
         return self.found[-1][1] if len(self.found) > 1 else 0
 
     def since(self, begin: float) -> list[int]:

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use millstream_control::agent::AgentEvent;
 use millstream_control::{
-    ClientPush, FailedElement, LeaseRange, Phase, Policy, RemovalReason, Seen, SourcePlan, SplitRange,
-    StopReason,
+    ClientPush, FailedElement, FailureReport, LeaseRange, Phase, Policy, RemovalReason, Seen, SourcePlan,
+    SplitRange, StopReason,
 };
 use millstream_link::{Claims, Role, Ticket};
 
@@ -218,24 +218,23 @@ async fn a_late_client_hears_the_failure_first() {
     let client = cluster.connect(Role::Submit, server.local_addr()).await.unwrap();
     let (job, _first) = open_job(&client, "10", Policy::Off).await;
     let task = worker.started().await.task;
-    let element = Some(FailedElement {
-        split: 3,
-        id: u64::MAX,
-        yielded: 2,
-    });
-    worker
-        .agent
-        .fail_task(task, "no such function: resize", element)
-        .await
-        .unwrap();
+    let report = FailureReport {
+        message: "no such function: resize".to_owned(),
+        element: Some(FailedElement {
+            split: 3,
+            id: u64::MAX,
+            yielded: 2,
+        }),
+    };
+    worker.agent.fail_task(task, &report).await.unwrap();
     let mut late = within("opening", client.open_iteration(job, 0, None))
         .await
         .unwrap();
     let failed = ClientPush::TaskFailed {
         task,
         worker_address: "worker:1".to_owned(),
-        message: "no such function: resize".to_owned(),
-        element,
+        message: report.message,
+        element: report.element,
     };
     assert_eq!(told(&mut late).await, failed);
     assert_eq!(

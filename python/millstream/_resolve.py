@@ -27,8 +27,8 @@ _PORT = 5050
 _SLURM_FILE = ".millstream-{job}-*/service"
 #: The maximum number of characters of that file.
 _ADDRESS_CHARS_MAX = 1000
-#: An address, with or without the name of the protocol.
-_ADDRESSES = r"(millstream://)?[^\s/]+:[0-9]+"
+#: The form of an address, with or without the scheme.
+_ADDRESS = r"(millstream://)?[^\s/]+:[0-9]+"
 #: The maximum number of dispatchers of one service on Kubernetes.
 _DISPATCHERS_MAX = 9
 #: The attribute of a machine on Google Compute Engine, or of its project, with the address of a service.
@@ -145,7 +145,7 @@ def _from_slurm() -> ResolvedService | str:
 def _address_in(path: Path) -> str | None:
     with path.open() as file:
         address = file.read(_ADDRESS_CHARS_MAX).strip()
-    return address if "://" in address and re.fullmatch(_ADDRESSES, address) else None
+    return address if "://" in address and re.fullmatch(_ADDRESS, address) else None
 
 
 def _from_kubernetes(dispatcher: str) -> ResolvedService | str:
@@ -176,6 +176,6 @@ def _from_google() -> ResolvedService | str:
         address = machine_metadata.attribute(_ATTRIBUTE)
     except MillstreamError as error:
         return str(error)
-    if not re.fullmatch(_ADDRESSES, address):
+    if not re.fullmatch(_ADDRESS, address):
         return f"the attribute {_ATTRIBUTE} on Google Compute Engine is {address[:100]!r}, expected host:port"
     return ResolvedService(_target(address), f"the attribute {_ATTRIBUTE} on Google Compute Engine")

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from worker_processes import own_worker
 
 import millstream as ms
 from millstream import Dataset
@@ -171,11 +172,7 @@ class Fickle:
 
     def __call__(self, x: Any) -> Any:
         time.sleep(0.004)
-        pid = os.getpid()
-        while pid not in self.workers and pid > 1:
-            with open(f"/proc/{pid}/stat") as stat:
-                pid = int(stat.read().rpartition(")")[2].split()[1])
-        return 2 * x + (os.urandom(1)[0] & 1), pid
+        return 2 * x + (os.urandom(1)[0] & 1), own_worker(self.workers)
 
 
 def test_a_random_filter_changes_one_split_at_most(service: ms.LocalService) -> None:

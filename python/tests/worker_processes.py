@@ -1,4 +1,4 @@
-"""The process of the worker that computes an element, for tests that end it."""
+"""The process of the worker that computes an element, for functions of datasets that need it."""
 
 from __future__ import annotations
 

@@ -53,8 +53,8 @@ impl Reports {
                         until_heard(task, || agent.finish_task(task, true)).await;
                     }
                 }
-                Outcome::Failed { message, element } => {
-                    until_heard(task, || agent.fail_task(task, &message, element)).await;
+                Outcome::Failed(report) => {
+                    until_heard(task, || agent.fail_task(task, &report)).await;
                 }
                 Outcome::Stopped => {}
             }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_control::agent::{Agent, AgentConfig, AgentEvent, AgentEvents};
-use millstream_control::{Policy, TaskDef, TaskId};
+use millstream_control::{FailureReport, Policy, TaskDef, TaskId};
 use millstream_dataplane::worker::{Server, ServerConfig};
 use millstream_element::SlotAlloc;
 use millstream_link::{Credentials, Endpoint, HostPorts, LoadedKey, Role, TicketKey};
@@ -442,7 +442,7 @@ impl Follower {
 
     fn note_end(&mut self, task: TaskId, outcome: Outcome) -> ControlFlow<Result<(), WorkerError>> {
         self.at_work -= 1;
-        if matches!(outcome, Outcome::Failed { .. }) {
+        if matches!(outcome, Outcome::Failed(_)) {
             self.tasks.note_failed(task);
         }
         self.reports.begin(task, outcome);
@@ -488,7 +488,8 @@ impl Follower {
         let task = definition.task;
         if let Err(message) = self.try_start(definition) {
             tracing::warn!(%task, %message, "task cannot start");
-            self.reports.begin(task, Outcome::failed(message));
+            self.reports
+                .begin(task, Outcome::Failed(FailureReport::new(message)));
         }
     }
 

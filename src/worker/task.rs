@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millstream_control::agent::ProducedSplits;
-use millstream_control::{TaskDef, TaskId};
+use millstream_control::{FailureReport, TaskDef, TaskId};
 use millstream_dataplane::proto::message::{FailedElement, Failure};
 use millstream_dataplane::proto::send::Ending;
 use millstream_dataplane::transport::Compression;
@@ -62,37 +62,25 @@ pub(super) enum Outcome {
     /// The task has written its last element.
     Exhausted,
     /// The task cannot continue.
-    Failed {
-        /// The reason, in words for the user.
-        message: String,
-        /// The failed element, if another job can leave it out (C16.12).
-        element: Option<millstream_control::FailedElement>,
-    },
+    Failed(FailureReport),
     /// The task was stopped.
     Stopped,
-}
-
-impl Outcome {
-    /// Returns the outcome of a task that failed at no single element.
-    pub(super) fn failed(message: String) -> Outcome {
-        Outcome::Failed {
-            message,
-            element: None,
-        }
-    }
 }
 
 /// Runs a task to its end, and catches panics of the user's code. Blocks the thread.
 pub(super) fn run(task: TaskRun) -> Outcome {
     let id = task.definition.task;
     let outcome = catch_unwind(AssertUnwindSafe(|| serve(task)));
-    outcome.unwrap_or_else(|panic| Outcome::failed(format!("task {id} panicked: {}", panic_text(&*panic))))
+    outcome.unwrap_or_else(|panic| {
+        let message = format!("task {id} panicked: {}", panic_text(&*panic));
+        Outcome::Failed(FailureReport::new(message))
+    })
 }
 
 fn serve(task: TaskRun) -> Outcome {
     let (graph, mut producer) = match prepare(&task) {
         Ok(ready) => ready,
-        Err(message) => return Outcome::failed(message),
+        Err(message) => return Outcome::Failed(FailureReport::new(message)),
     };
     let (server, served) = (task.server.clone(), served_as(&task.definition));
     // Removing the task does not report its end to clients. The caller that stops a task raises the flag
@@ -128,10 +116,7 @@ fn serve(task: TaskRun) -> Outcome {
     };
     match producer.finish(ending) {
         Ending::Exhausted => Outcome::Exhausted,
-        Ending::Failed(failure) => Outcome::Failed {
-            message: failure.to_string(),
-            element: failure.element.as_deref().map(reported),
-        },
+        Ending::Failed(failure) => Outcome::Failed(report_of(&failure)),
     }
 }
 
@@ -342,12 +327,16 @@ fn explain(error: ProduceError<ExecError>) -> Failure {
     }
 }
 
-/// Returns a failed element as the dispatcher is told of it.
-fn reported(element: &FailedElement) -> millstream_control::FailedElement {
-    millstream_control::FailedElement {
-        split: element.split,
-        id: element.id,
-        yielded: element.yielded,
+/// Returns the report to the dispatcher, which tells clients of the failure if this worker cannot.
+fn report_of(failure: &Failure) -> FailureReport {
+    let element = failure.element.as_deref();
+    FailureReport {
+        message: failure.to_string(),
+        element: element.map(|element| millstream_control::FailedElement {
+            split: element.split,
+            id: element.id,
+            yielded: element.yielded,
+        }),
     }
 }
 

@@ -16,8 +16,8 @@ use super::feed::{FeedControl, Returns, SplitFeed};
 use super::incarnation;
 use super::produced::ProducedSplits;
 use super::shared::AgentShared;
+use crate::dispatcher::{ERROR_BYTES_MAX, FailureReport};
 use crate::error::Error;
-use crate::exactly_once::FailedElement;
 use crate::id::{ClientId, TaskId, WorkerId};
 use crate::links::LinkCounts;
 use crate::load::WorkerLoad;
@@ -184,22 +184,16 @@ impl Agent {
         Ok(())
     }
 
-    /// Reports that a task cannot continue, in words for its user. Names the failed element if another job
-    /// can leave it out (C16.12).
+    /// Reports that a task cannot continue.
     ///
     /// # Errors
     /// The dispatcher does not answer, or has given the task away.
-    pub async fn fail_task(
-        &self,
-        task: TaskId,
-        message: &str,
-        element: Option<FailedElement>,
-    ) -> Result<(), Error> {
-        let message = message[..message.floor_char_boundary(crate::dispatcher::ERROR_BYTES_MAX)].to_owned();
+    pub async fn fail_task(&self, task: TaskId, report: &FailureReport) -> Result<(), Error> {
+        let message = &report.message;
         let failed = WireRequest::FailTask {
             task,
-            message,
-            element,
+            message: message[..message.floor_char_boundary(ERROR_BYTES_MAX)].to_owned(),
+            element: report.element,
         };
         self.report(failed).await
     }

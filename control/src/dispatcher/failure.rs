@@ -40,9 +40,9 @@ pub struct FailureReport {
 
 impl FailureReport {
     /// Returns the report of a task that failed at no single element.
-    pub fn new(message: &str) -> FailureReport {
+    pub fn new(message: impl Into<String>) -> FailureReport {
         FailureReport {
-            message: message.to_owned(),
+            message: message.into(),
             element: None,
         }
     }

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import FailedPreconditionError, MillstreamError, UnimplementedError
+from . import machine_metadata
 from .http import Request, Transport, ask
-from .machine_metadata import HOST_VARIABLE
 
 __all__ = ["default_token", "token_of"]
 
 _FILE_VARIABLE = "GOOGLE_APPLICATION_CREDENTIALS"
-_TOKEN_PATH = "computeMetadata/v1/instance/service-accounts/default/token"
+_TOKEN_PATH = "instance/service-accounts/default/token"
 _TOKEN_URL = "https://oauth2.googleapis.com/token"
 
 
@@ -67,10 +67,8 @@ def default_token(transport: Transport, timeout_s: float) -> str:
     path = named or str(Path(folder, "application_default_credentials.json"))
     if named or os.path.exists(path):
         return _of_file(path, transport, timeout_s)
-    host = os.environ.get(HOST_VARIABLE, "metadata.google.internal")
-    request = Request(f"http://{host}/{_TOKEN_PATH}", headers={"Metadata-Flavor": "Google"}, timeout_s=timeout_s)
     try:
-        return str(ask(transport, request)["access_token"])
+        return str(ask(transport, machine_metadata.request(_TOKEN_PATH, timeout_s))["access_token"])
     except (MillstreamError, KeyError, TypeError) as error:
         raise FailedPreconditionError(
             f"expected credentials of Google, found neither {path} nor a server of metadata ({error}): run `gcloud auth "
