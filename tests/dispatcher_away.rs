@@ -104,6 +104,30 @@ fn exact_readers_read_on_without_a_dispatcher() {
     });
 }
 
+/// C4.4: the elements of a later split arrive early, and the lease ends before all of them were handed over.
+#[test]
+fn exact_readers_hand_over_nothing_without_a_lease() {
+    watched("an exactly-once job whose reader has no lease", || {
+        let killable = Killable::with(&["--client-timeout-s=2"]);
+        let service = killable.service();
+        let dataset = Dataset::range(0, ELEMENTS, 1).split_size(100);
+        let mut reader = read_exactly_once(&service, dataset, 400);
+        for expected in 0..=100 {
+            assert_eq!(next_numbers(&mut reader), [expected]);
+            std::thread::sleep(STEP);
+        }
+        killable.dispatcher.kill();
+        std::thread::sleep(Duration::from_secs(3));
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| next_numbers(&mut reader));
+            std::thread::sleep(Duration::from_millis(500));
+            assert!(!waiting.is_finished());
+            killable.dispatcher.revive();
+            assert_eq!(waiting.join().unwrap(), [101]);
+        });
+    });
+}
+
 /// The last reports of a reader wait for an unreachable dispatcher (C5.8).
 #[test]
 fn used_elements_of_leaving_readers_are_not_lost() {
@@ -158,9 +182,14 @@ struct Killable {
 
 impl Killable {
     fn new() -> Killable {
+        Killable::with(&[])
+    }
+
+    /// Starts the dispatcher with further arguments.
+    fn with(arguments: &[&str]) -> Killable {
         let (key, text) = fresh_key();
         let folder = tempfile::tempdir().unwrap();
-        let dispatcher = Mortal::start(&text, folder.path(), &[]);
+        let dispatcher = Mortal::start(&text, folder.path(), arguments);
         let worker = || Process::start(&text, &["worker", "--dispatcher", &dispatcher.address]);
         let workers = std::iter::repeat_with(worker).take(WORKERS).collect();
         Killable {
