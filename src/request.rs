@@ -79,8 +79,9 @@ impl ReadRequest {
     }
 
     /// Makes `num_consumers` readers advance in step. In each step, every reader takes one element from the
-    /// same group of one worker, and consumer `i` takes the `i`-th element. The readers share one job, so the
-    /// job needs a name. Each reader sets its number in [`ReaderConfig`](millstream_client::ReaderConfig).
+    /// same group of one worker, and consumer `i` takes the `i`-th element. All readers end in the same step:
+    /// each worker leaves out its last elements that fill no group. The readers share one job, so the job
+    /// needs a name. Each reader sets its number in [`ReaderConfig`](millstream_client::ReaderConfig).
     #[must_use]
     pub fn coordinated(mut self, num_consumers: u32) -> Self {
         self.num_consumers = Some(num_consumers);

@@ -87,7 +87,7 @@ impl std::fmt::Debug for Hooks {
 /// and is read once.
 ///
 /// A named job that is repeated within one execution leaves no elements for later epochs of other executions.
-/// A coordinated read and a read through the cross-trainer cache have no end.
+/// A read through the cross-trainer cache has no end.
 ///
 /// # Errors
 /// The dispatcher does not know the dataset, or does not answer.

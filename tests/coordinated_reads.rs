@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use millstream::client::{Canceller, MaxOutstanding, ReadError, Reader, ReaderConfig};
+use millstream::client::{Canceller, MaxOutstanding, OnLost, ReadError, Reader, ReaderConfig};
 use millstream::control::{DispatcherConfig, Policy};
 use millstream::link::EndpointConfig;
 use millstream::pipeline::exec::Functions;
@@ -14,7 +14,7 @@ use millstream::pipeline::graph::Dataset;
 use millstream::{LocalWorkers, Worker, WorkerConfig, WorkerError};
 
 use crate::support::cluster::{Cluster, LIVENESS, prompt};
-use crate::support::consumers::{Party, first_error, groups, job, open, read_apart};
+use crate::support::consumers::{Party, first_error, groups, job, open, read_apart, read_to_the_end};
 use crate::support::links::Mechanism;
 use crate::support::mortal::lasting_address;
 use crate::support::process::{Process, finish, millstream};
@@ -110,6 +110,54 @@ fn under_dynamic_elements_have_one_consumer() {
         all.dedup();
         assert_eq!(all.len(), 900, "a number came twice");
     });
+}
+
+/// C9.7, C6.5: under DYNAMIC each split of a finite dataset goes to one worker. A worker that leaves in the
+/// middle may lose splits, and the consumers still end in the same step.
+#[test]
+fn a_finite_dataset_ends_for_all_consumers() {
+    const ELEMENTS: i64 = 60_000;
+    for leaves in [false, true] {
+        watched("a finite dataset", move || {
+            let mut cluster = Cluster::plain(Mechanism::Quic, 3);
+            let job = job(
+                cluster.service(),
+                Dataset::range(0, ELEMENTS, 1),
+                Policy::Dynamic,
+                3,
+            );
+            let mut readers: Vec<Reader> = (0..3)
+                .map(|consumer| {
+                    let config = ReaderConfig {
+                        consumer: Some(consumer),
+                        on_lost: OnLost::Ignore,
+                        ..ReaderConfig::default()
+                    };
+                    cluster.service().read(job, 0, &config).expect("a reader")
+                })
+                .collect();
+            let mut rows = read_apart(&mut readers, 500);
+            if leaves {
+                cluster.workers.remove(0).stop().expect("a goodbye");
+            }
+            for (row, rest) in rows.iter_mut().zip(read_to_the_end(&mut readers)) {
+                row.extend(rest);
+            }
+            let steps: Vec<usize> = rows.iter().map(Vec::len).collect();
+            assert!(steps.iter().all(|count| *count == steps[0]), "{steps:?}");
+            let lost: u64 = readers[0].lost_splits().iter().map(|lost| lost.count).sum();
+            let mut all = rows.concat();
+            let read = all.len();
+            all.sort_unstable();
+            all.dedup();
+            assert_eq!(all.len(), read, "a number came twice");
+            // Each task leaves out at most two elements, which fill no round.
+            let tasks = 3 + 2 * i64::from(leaves);
+            let missing = ELEMENTS - read as i64;
+            assert!(leaves || lost == 0, "{lost} splits are lost");
+            assert!(lost > 0 || missing <= 2 * tasks, "{missing} elements are missing");
+        });
+    }
 }
 
 /// C9.8.

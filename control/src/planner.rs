@@ -74,14 +74,13 @@ pub enum Cardinality {
 impl Cardinality {
     /// Returns the number of elements that a job yields from all workers together, for a dataset with this
     /// cardinality. The number is unknown in most cases, because it depends on the workers, on incomplete
-    /// batches, and on shards. A coordinated read has no end. The rules are those of the tf.data service.
+    /// batches, and on shards. The rules are those of the tf.data service, except that a coordinated read
+    /// ends with its dataset.
     #[must_use]
     pub fn distributed(self, policy: Policy, num_consumers: Option<u32>) -> Cardinality {
-        if num_consumers.is_some() {
-            return Cardinality::Infinite;
-        }
         match self {
             Cardinality::Finite(0) => self,
+            Cardinality::Infinite if num_consumers.is_some() => self,
             Cardinality::Infinite => match policy {
                 Policy::Off | Policy::Dynamic | Policy::Data => self,
                 Policy::File | Policy::FileOrData | Policy::Hint => Cardinality::Unknown,
@@ -348,12 +347,13 @@ mod tests {
                 is_whole,
                 "{policy}"
             );
-            for any in [
-                Cardinality::Finite(0),
-                Cardinality::Finite(10),
-                Cardinality::Unknown,
+            for (any, in_step) in [
+                (Cardinality::Finite(0), Cardinality::Finite(0)),
+                (Cardinality::Finite(10), Cardinality::Unknown),
+                (Cardinality::Unknown, Cardinality::Unknown),
+                (Cardinality::Infinite, Cardinality::Infinite),
             ] {
-                assert_eq!(any.distributed(policy, Some(2)), Cardinality::Infinite);
+                assert_eq!(any.distributed(policy, Some(2)), in_step, "{policy}");
             }
         }
     }

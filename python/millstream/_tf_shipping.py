@@ -124,12 +124,10 @@ def native_policy(policy: ShardingPolicy) -> ShardingPolicy:
 
 def cardinality(count: int, policy: ShardingPolicy, num_consumers: int | None) -> int:
     """Returns the number of elements that a reader knows of a distributed dataset: 0, -1 for infinite or -2 for unknown, as in TensorFlow."""
-    if num_consumers is not None:
-        return _INFINITE
     if count == 0:
         return 0
     whole = (ShardingPolicy.OFF, ShardingPolicy.DYNAMIC, ShardingPolicy.DATA)
-    return _INFINITE if count == _INFINITE and policy in whole else _UNKNOWN
+    return _INFINITE if count == _INFINITE and (policy in whole or num_consumers is not None) else _UNKNOWN
 
 
 def _described(component: Any) -> tuple[Any, ...]:

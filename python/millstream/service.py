@@ -736,7 +736,8 @@ def distribute(
             ``target`` is an address. For a service with several dispatchers, the addresses of all: ``millstream://a:5050,b:5050``.
         job_name: A name by which several readers share a job.
         consumer_index: The number of this reader in a coordinated read, from 0.
-        num_consumers: The number of readers of a coordinated read.
+        num_consumers: The number of readers of a coordinated read, which advance in step and end in the same step. Each worker leaves out its
+            last elements that fill no step.
         max_outstanding_requests: The maximum number of elements of all workers that are in flight or wait in the reader. Tuned by default.
         data_transfer_protocol: ``None``, ``"grpc"``, ``"auto"`` or ``"shm"`` use shared memory where possible. ``"quic"`` always uses the network.
         compression: The compression over the network: ``"AUTO"``, ``None``, ``"lz4"`` or ``"none"``.
@@ -898,7 +899,8 @@ def from_dataset_id(
         element_spec: The expected spec of the elements; an error names a difference. By default the service's spec is used.
         job_name: A name by which several readers share a job of this dataset.
         consumer_index: The number of this reader in a coordinated read, from 0.
-        num_consumers: The number of readers of a coordinated read.
+        num_consumers: The number of readers of a coordinated read, which advance in step and end in the same step. Each worker leaves out its
+            last elements that fill no step.
         max_outstanding_requests: The maximum number of elements of all workers that are in flight or wait in the reader. Tuned by default.
         data_transfer_protocol: The transport, as for ``distribute``.
         cross_trainer_cache: The id of this trainer in a cross-trainer cache, by which trainers share computed elements.

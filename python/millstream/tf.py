@@ -64,7 +64,8 @@ def distribute(
         service: The address of the service, as for ``ms.service.distribute``.
         job_name: A name by which several readers share a job.
         consumer_index: The number of this reader in a coordinated read, from 0.
-        num_consumers: The number of readers of a coordinated read.
+        num_consumers: The number of readers of a coordinated read, which advance in step and end in the same step. Each worker leaves out its
+            last elements that fill no step.
         max_outstanding_requests: The maximum number of elements of all workers that are in flight or wait in the reader.
         data_transfer_protocol: The transport, as for ``ms.service.distribute``.
         compression: The compression over the network: ``"AUTO"``, ``None``, ``"lz4"`` or ``"none"``.
@@ -177,7 +178,8 @@ def from_dataset_id(
         element_spec: The spec of the elements, by default the service's spec. An id that a ``tf.function`` computes needs an ``element_spec``.
         job_name: A name by which several readers share a job of this dataset.
         consumer_index: The number of this reader in a coordinated read, from 0.
-        num_consumers: The number of readers of a coordinated read.
+        num_consumers: The number of readers of a coordinated read, which advance in step and end in the same step. Each worker leaves out its
+            last elements that fill no step.
         max_outstanding_requests: The maximum number of elements of all workers that are in flight or wait in the reader.
         data_transfer_protocol: The transport, as for ``distribute``.
         cross_trainer_cache: The id of this trainer in a cross-trainer cache, by which trainers share computed elements.

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import bisect
 import pickle
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -322,6 +324,45 @@ def test_consumers_in_step_get_elements_of_one_group(cluster: Start) -> None:
     for thread in threads:
         thread.join()
     assert [(one % 2, two - one) for one, two in zip(*read, strict=True)] == [(0, 1)] * 50
+
+
+def read_in_step(datasets: list[Dataset]) -> list[list[Any]]:
+    """Returns the elements of each consumer, which reads its dataset to the end in a thread of its own."""
+    with ThreadPoolExecutor(len(datasets)) as pool:
+        return list(pool.map(lambda dataset: list(dataset), datasets))
+
+
+@pytest.mark.parametrize("mode", ["parallel_epochs", "distributed_epoch"])
+def test_consumers_reach_the_end_in_the_same_step(cluster: Start, mode: str) -> None:
+    target, epochs = cluster(2), 2
+    numbers = Dataset.range(1001)
+    consumers = [numbers.apply(distribute(mode, target, "to the end", consumer_index=index, num_consumers=3)) for index in range(3)]
+    for _ in range(epochs):
+        read = read_in_step(consumers)
+        steps = len(read[0])
+        assert [len(elements) for elements in read] == [steps] * 3
+        # Each worker leaves out the last elements that fill no round.
+        total = 2 * 1001 if mode == "parallel_epochs" else 1001
+        assert total - 2 * 2 <= 3 * steps <= total
+        if mode == "distributed_epoch":
+            everything = [int(element) for elements in read for element in elements]
+            assert len(set(everything)) == 3 * steps
+
+
+def test_buckets_of_a_finite_dataset_across_workers(cluster: Start) -> None:
+    target, consumers, size, rows = cluster(2), 3, 4, 3000
+    lengths = Dataset.range(1, rows + 1).map(lambda x: x * 7 % 40 + 1)
+    texts = lengths.map_python(lambda n: np.full(int(n), n), element_spec=ms.TensorSpec((None,), ms.int64))
+    buckets = texts.bucket_by_sequence_length(lambda text: ms.ops.shape(text)[0], [10, 20, 30], [size * consumers] * 4, drop_remainder=True)
+    rounds = buckets.unbatch().batch(size)
+    how = {"job_name": "buckets", "num_consumers": consumers}
+    read = read_in_step([rounds.apply(distribute("distributed_epoch", target, consumer_index=index, **how)) for index in range(consumers)])
+    assert len({len(batches) for batches in read}) == 1
+    for batches in zip(*read, strict=True):
+        assert len({batch.shape for batch in batches}) == 1, "the consumers of a step have batches of different lengths"
+        assert len({bisect.bisect_right([10, 20, 30], int(row.max())) for batch in batches for row in batch}) == 1
+    # Each worker leaves out at most one incomplete round of each bucket.
+    assert rows - 2 * 4 * (size * consumers - 1) <= len(read[0]) * consumers * size <= rows
 
 
 def test_an_unused_job_is_collected(cluster: Start) -> None:

@@ -83,6 +83,7 @@ fn serve(task: TaskRun) -> Outcome {
         Err(message) => return Outcome::Failed(FailureReport::new(message)),
     };
     let (server, served) = (task.server.clone(), served_as(&task.definition));
+    let mode = mode_of(&task.definition);
     // Removing the task does not report its end to clients. The caller that stops a task raises the flag
     // first, so the producer may notice the flag before the task is removed.
     let stop = || {
@@ -114,9 +115,24 @@ fn serve(task: TaskRun) -> Outcome {
             Ending::Failed(Failure::new("internal", &message, "", ""))
         }
     };
+    let elements = producer.written_elements();
     match producer.finish(ending) {
-        Ending::Exhausted => Outcome::Exhausted,
+        Ending::Exhausted => {
+            log_left_out(served, mode, elements);
+            Outcome::Exhausted
+        }
         Ending::Failed(failure) => Outcome::Failed(report_of(&failure)),
+    }
+}
+
+/// Logs how many of the task's last elements fill no group of a coordinated read, so that no consumer
+/// receives them (D7.5).
+fn log_left_out(task: millstream_dataplane::TaskId, mode: TaskMode, elements: u64) {
+    if let TaskMode::Coordinated { consumers } = mode {
+        let left_out = elements % u64::from(consumers.get());
+        if left_out > 0 {
+            tracing::info!(%task, left_out, %consumers, "the last elements of the task fill no round, and are left out");
+        }
     }
 }
 

@@ -81,6 +81,25 @@ pub(crate) fn read_apart(readers: &mut [Reader], steps: usize) -> Vec<Vec<i64>> 
     })
 }
 
+/// Reads to the end, with each consumer on its own thread. Returns the first number of each element.
+pub(crate) fn read_to_the_end(readers: &mut [Reader]) -> Vec<Vec<i64>> {
+    let read = |reader: &mut Reader| -> Vec<i64> {
+        let next = || reader.next_element().expect("no failure");
+        std::iter::from_fn(next)
+            .map(|element| numbers(&element)[0])
+            .collect()
+    };
+    std::thread::scope(|scope| {
+        let reading: Vec<_> = readers
+            .iter_mut()
+            .map(|reader| scope.spawn(move || read(reader)))
+            .collect();
+        let rows = reading.into_iter().map(|row| row.join());
+        rows.map(|row| row.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect()
+    })
+}
+
 pub(crate) fn job(service: &Service, dataset: Dataset, policy: Policy, consumers: u32) -> JobId {
     let dataset = service.register(dataset, None).expect("registered");
     let request = ReadRequest::new(dataset, policy)
@@ -104,17 +123,10 @@ pub(crate) fn open(
 }
 
 pub(crate) fn first_error(reader: &mut Reader) -> ReadError {
-    until_error(reader).1
-}
-
-/// Returns the number of steps that a consumer takes before an error, and the error.
-pub(crate) fn until_error(reader: &mut Reader) -> (usize, ReadError) {
-    let mut steps = 0;
     loop {
         match reader.next_element() {
-            Ok(element) => assert!(element.is_some(), "a coordinated read has no end"),
-            Err(error) => return (steps, error),
+            Ok(element) => assert!(element.is_some(), "the dataset has no end"),
+            Err(error) => return error,
         }
-        steps += 1;
     }
 }

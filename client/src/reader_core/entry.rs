@@ -76,8 +76,10 @@ pub(super) struct InTurn {
     pub(super) queue: VecDeque<Delivery>,
     /// The pack that precedes the queue, and the index of its next element.
     pub(super) open: Option<(Pack, usize)>,
-    /// The number of groups of a removed task that may be handed over, if known.
+    /// The number of groups of a removed or ended task that may be handed over, if known.
     pub(super) frozen: Option<u64>,
+    /// True if `frozen` is final, so that later elements are never handed over.
+    pub(super) is_concluded: bool,
     /// The failure of the task, which the consumer receives after the released groups.
     pub(super) failed: Option<ReadError>,
 }

@@ -198,6 +198,7 @@ impl ReaderCore {
             .owes_acknowledgement()
             .then(|| entry.half.acknowledge());
         if has_ended {
+            self.end_of_data_in_turn(task);
             // Allows the worker to forget this reader.
             self.push(&worker, ToWorker::Cancel(Cancel { task, has_all: true }));
         }

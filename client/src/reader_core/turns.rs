@@ -45,16 +45,29 @@ impl ReaderCore {
         self.drop_rest(task);
     }
 
-    /// Applies the dispatcher's verdict on a removed task. Every consumer has these groups, because a worker
-    /// told one of them so (D7.3).
+    /// Sets the final number of groups of a task: the dispatcher's verdict on a removed task, or the groups
+    /// of an ended task. Every consumer has these groups, because a worker told one of them so (D7.3).
     pub(super) fn conclude(&mut self, task: TaskId, groups: u64) {
         let here = self.tasks.get(&task).map_or(0, |entry| entry.delivered);
         self.in_step(|schedule| schedule.conclude(task, groups, here));
         if let Some(entry) = self.tasks.get_mut(&task).filter(|_| self.failure.is_none()) {
-            // Later elements are never handed over, so their credits are free.
-            entry.polled = entry.polled.saturating_sub(here - groups);
-            entry.in_turn.frozen = Some(groups);
+            if !entry.in_turn.is_concluded {
+                // Later elements are never handed over, so their credits are free.
+                entry.polled = entry.polled.saturating_sub(here - groups);
+            }
+            (entry.in_turn.frozen, entry.in_turn.is_concluded) = (Some(groups), true);
             self.drop_rest(task);
+        }
+    }
+
+    /// Handles the end of a task's data. The worker has released every complete group before the end, so that
+    /// all consumers hand over the same number of groups (D7.5).
+    pub(super) fn end_of_data_in_turn(&mut self, task: TaskId) {
+        let groups = self.tasks.get(&task).map(|entry| entry.half.released());
+        if let Some(groups) = groups.filter(|_| self.schedule.is_some()) {
+            self.conclude(task, groups);
+            // The next turn may be that of a task without credits.
+            self.distribute();
         }
     }
 
@@ -131,11 +144,11 @@ impl ReaderCore {
         self.drop_rest(task);
     }
 
-    /// Drops the remaining elements of a removed task that has no further turn.
+    /// Drops the remaining elements of a removed or ended task that has no further turn.
     fn drop_rest(&mut self, task: TaskId) {
         let is_taking = |schedule: &Schedule| schedule.is_taking(task);
         if let Some(entry) = self.tasks.get_mut(&task)
-            && entry.is_removed
+            && (entry.is_removed || entry.in_turn.is_concluded)
             && !self.schedule.as_ref().is_some_and(is_taking)
         {
             entry.in_turn.queue.clear();

@@ -85,7 +85,6 @@ impl Party {
     /// Makes every consumer hand over `count` elements. Checks that the elements of all consumers belong to
     /// the same groups, in order.
     fn read(&mut self, count: usize) {
-        let n = self.reads.len() as u64;
         let taken: Vec<Vec<(u64, u64)>> = std::thread::scope(|scope| {
             let readers: Vec<_> = self
                 .reads
@@ -110,6 +109,48 @@ impl Party {
                 .map(|reader| reader.join().expect("no panic"))
                 .collect()
         });
+        self.note(&taken);
+    }
+
+    /// Makes every consumer read to the end. Each consumer is told of the end of the iteration once it has
+    /// reported the end of `tasks` tasks.
+    fn read_to_the_end(&mut self, tasks: usize) {
+        let taken: Vec<Vec<(u64, u64)>> = std::thread::scope(|scope| {
+            let readers: Vec<_> = self
+                .reads
+                .iter_mut()
+                .map(|read| {
+                    let Read {
+                        reader,
+                        events,
+                        reports,
+                        ..
+                    } = read;
+                    scope.spawn(move || {
+                        let reports = std::iter::from_fn(|| reports.blocking_recv());
+                        let ends = reports.filter(|report| matches!(report, Report::Drained { .. }));
+                        assert_eq!(ends.take(tasks).count(), tasks, "the reader is gone");
+                        events.blocking_send(TaskEvent::IterationFinished)
+                    });
+                    scope.spawn(move || {
+                        let next = || reader.next_element().expect("no failure");
+                        std::iter::from_fn(next)
+                            .map(|element| identity(&element))
+                            .collect()
+                    })
+                })
+                .collect();
+            readers
+                .into_iter()
+                .map(|reader| reader.join().expect("no panic"))
+                .collect()
+        });
+        self.note(&taken);
+    }
+
+    /// Records what each consumer handed over, after checking that all of them handed over the same groups.
+    fn note(&mut self, taken: &[Vec<(u64, u64)>]) {
+        let n = taken.len() as u64;
         let groups = |consumer: usize| {
             let of_consumer = taken[consumer].iter();
             of_consumer.map(move |(task, index)| {
@@ -140,6 +181,15 @@ impl Party {
             }
         };
         self.reads.iter_mut().map(next).collect()
+    }
+
+    /// Waits until each consumer has reported the end of `tasks` tasks.
+    fn wait_for_ends(&mut self, tasks: u64) {
+        for _ in 0..tasks {
+            for report in self.reports() {
+                assert!(matches!(report, Report::Drained { .. }), "{report:?}");
+            }
+        }
     }
 
     /// Receives from each consumer the earliest round in which a late task can start, and announces the
@@ -228,6 +278,35 @@ proptest! {
             party.read(40);
             let turns = (0..).flat_map(|round| (0..tasks).map(move |task| (task, round)));
             assert_eq!(party.handed, turns.take(40).collect::<Vec<_>>());
+        });
+    }
+
+    /// C9.7, D7.5: finite tasks of any length end in the same step for all consumers. The elements of an
+    /// incomplete group are left out.
+    #[test]
+    fn consumers_reach_the_end_in_one_step(
+        consumers in 1u32..5,
+        max_outstanding in 1u64..12,
+        elements in proptest::collection::vec(0u64..20, 1..4),
+        cuts in proptest::collection::vec((0..NAMES.len(), 0u64..30, 1usize..4), 0..4),
+    ) {
+        watched(move || {
+            let mut party = Party::new(consumers, max_outstanding);
+            for (worker, frames, group) in cuts {
+                let knobs = Knobs { cut_after_frames: Some(frames), reversed_in_groups_of: group };
+                party.workers.misbehave(NAMES[worker], [knobs]);
+            }
+            let groups: Vec<u64> = elements.iter().map(|count| count / u64::from(consumers)).collect();
+            for ((name, task), count) in NAMES.iter().zip(0..).zip(&elements) {
+                party.start_with(name, task, Some(0), *count, Ending::Exhausted);
+            }
+            party.tell(&TaskEvent::CaughtUp);
+            party.read_to_the_end(elements.len());
+            let takes_part = |round: u64, task: u64| round < groups[task as usize];
+            let tasks = elements.len() as u64;
+            let turns = (0..20).flat_map(|round| (0..tasks).map(move |task| (task, round)));
+            let expected: Vec<_> = turns.filter(|(task, round)| takes_part(*round, *task)).collect();
+            assert_eq!(party.handed, expected);
         });
     }
 
@@ -327,25 +406,57 @@ fn a_removed_startless_task_delays_nobody() {
 #[test]
 fn all_consumers_fail_in_the_same_step() {
     let torn = Failure::new("data", "torn", "", "");
-    for (ending, text) in [
-        (Ending::Exhausted, "end of data in a coordinated read"),
-        (Ending::Failed(torn), "torn"),
-    ] {
-        watched(move || {
-            let mut party = Party::new(3, 4);
-            party.start_with("a", 0, Some(0), 7, ending);
-            party.start("b", 1, Some(0));
-            party.tell(&TaskEvent::CaughtUp);
-            party.read(4);
-            assert_eq!(party.handed, [(0, 0), (1, 0), (0, 1), (1, 1)]);
-            for read in &mut party.reads {
-                for _again in 0..2 {
-                    let error = read.reader.next_element().expect_err("the data is over");
-                    assert!(error.to_string().contains(text), "{error}");
-                }
+    watched(move || {
+        let mut party = Party::new(3, 4);
+        party.start_with("a", 0, Some(0), 7, Ending::Failed(torn));
+        party.start("b", 1, Some(0));
+        party.tell(&TaskEvent::CaughtUp);
+        party.read(4);
+        assert_eq!(party.handed, [(0, 0), (1, 0), (0, 1), (1, 1)]);
+        for read in &mut party.reads {
+            for _again in 0..2 {
+                let error = read.reader.next_element().expect_err("the task failed");
+                assert!(error.to_string().contains("torn"), "{error}");
             }
-        });
-    }
+        }
+    });
+}
+
+/// D7.5: after the end of a task, the consumers continue with the other tasks. A late task starts in the same
+/// round for all of them.
+#[test]
+fn an_ended_task_leaves_the_rounds() {
+    watched(|| {
+        let mut party = Party::new(3, 4);
+        party.start_with("a", 0, Some(0), 7, Ending::Exhausted);
+        party.start("b", 1, Some(0));
+        party.tell(&TaskEvent::CaughtUp);
+        party.read(10);
+        assert_eq!(party.of_task(0), [0, 1]);
+        assert_eq!(party.of_task(1), (0..8).collect::<Vec<_>>());
+        party.wait_for_ends(1);
+        party.start("c", 2, None);
+        assert_eq!(party.settle_start(2), 8);
+        party.read(4);
+        assert_eq!(party.handed[10..], [(1, 8), (2, 0), (1, 9), (2, 1)]);
+    });
+}
+
+/// C9.5, C9.7: a consumer that has the end of a removed task still acknowledges the removal. The verdict
+/// changes nothing for it.
+#[test]
+fn a_removed_task_that_ended_keeps_its_groups() {
+    watched(|| {
+        let mut party = Party::new(2, 8);
+        party.start_with("a", 0, Some(0), 8, Ending::Exhausted);
+        party.start("b", 1, Some(0));
+        party.tell(&TaskEvent::CaughtUp);
+        party.read(2);
+        party.wait_for_ends(1);
+        assert_eq!(party.lose("a", 0), 4);
+        party.read(10);
+        assert_eq!(party.of_task(0), [0, 1, 2, 3]);
+    });
 }
 
 /// D7.5, C9.7: a failure that the dispatcher reports early does not make any consumer fail before the others.
@@ -353,18 +464,14 @@ fn all_consumers_fail_in_the_same_step() {
 fn a_late_consumer_fails_where_others_do() {
     watched(|| {
         let mut party = Party::new(2, 8);
-        party.start_with("a", 0, Some(0), 7, Ending::Exhausted);
+        party.start_with("a", 0, Some(0), 7, torn());
         party.tell(&failed());
         party.tell(&TaskEvent::CaughtUp);
         party.read(3);
         assert_eq!(party.of_task(0), [0, 1, 2]);
         for read in &mut party.reads {
-            let error = read
-                .reader
-                .next_element()
-                .expect_err("the data is over")
-                .to_string();
-            assert!(error.contains("end of data in a coordinated read"), "{error}");
+            let error = read.reader.next_element().expect_err("the task failed");
+            assert!(error.to_string().contains("torn at last"), "{error}");
         }
         let task = TaskId(0);
         assert_eq!(
@@ -384,16 +491,13 @@ fn a_refused_consumer_fails_where_others_do() {
             read.tell(TaskEvent::Added(party.source("a", 0, consumer, Some(0))));
         }
         party.workers.log("a").wait(|traffic| traffic.refused >= 2);
-        party.start_with("a", 0, Some(0), 7, Ending::Exhausted);
+        party.start_with("a", 0, Some(0), 7, torn());
         party.tell(&failed());
         party.tell(&TaskEvent::CaughtUp);
         party.read(3);
         for read in &mut party.reads {
-            let error = read.reader.next_element().expect_err("the data is over");
-            assert!(
-                error.to_string().contains("end of data in a coordinated read"),
-                "{error}"
-            );
+            let error = read.reader.next_element().expect_err("the task failed");
+            assert!(error.to_string().contains("torn at last"), "{error}");
         }
     });
 }
@@ -423,6 +527,11 @@ fn a_forgotten_failure_arrives_in_its_tasks_turn() {
             .to_string();
         assert!(error.contains("torn"), "{error}");
     });
+}
+
+/// Returns the failure that the worker reports, which differs from the dispatcher's.
+fn torn() -> Ending {
+    Ending::Failed(Failure::new("data", "torn at last", "", ""))
 }
 
 fn failed() -> TaskEvent {

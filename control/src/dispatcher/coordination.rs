@@ -9,18 +9,13 @@
 use std::collections::BTreeSet;
 
 use super::action::{ClientPush, TaskConcluded};
-use super::record::{DatasetRecord, JobRecord, RemovalRecord, TaskRecord};
+use super::record::{JobRecord, RemovalRecord, TaskRecord};
 use super::splits::Holding;
 use super::state::ServiceState;
 use super::tables::Tables;
 use crate::error::Error;
 use crate::id::{ClientId, IterationId, SessionId, TaskId};
 use crate::job::{JobParameters, TargetWorkers};
-use crate::planner::Cardinality;
-
-/// The failure of a task of a coordinated read whose data has ended (C9.7).
-pub(super) const END_OF_DATA: &str =
-    "end of data in a coordinated read, which needs a dataset without an end: repeat it";
 
 /// Checks that a job can be opened as this consumer (C9.2).
 pub(super) fn check_consumer(job: &JobRecord, consumer: Option<u32>) -> Result<(), Error> {
@@ -41,13 +36,9 @@ pub(super) fn check_consumer(job: &JobRecord, consumer: Option<u32>) -> Result<(
     }
 }
 
-/// Checks that a dataset can be read in step by the job's number of consumers, which may be at most `limit`
-/// (C9.1).
-pub(super) fn check_consumers(
-    parameters: &JobParameters,
-    dataset: &DatasetRecord,
-    limit: u32,
-) -> Result<(), Error> {
+/// Checks the number of a job's consumers, which may be at most `limit`, and that all of them can read the
+/// same workers (C9.1).
+pub(super) fn check_consumers(parameters: &JobParameters, limit: u32) -> Result<(), Error> {
     let Some(count) = parameters.num_consumers else {
         return Ok(());
     };
@@ -57,20 +48,11 @@ pub(super) fn check_consumers(
         )));
     }
     match parameters.target_workers {
-        TargetWorkers::Auto | TargetWorkers::Any | TargetWorkers::Host => {}
-        TargetWorkers::Local => {
-            return Err(Error::invalid(
-                "coordinated reads (num_consumers) cannot have target_workers `local`: all consumers read the same \
-                     workers; use `auto` or `any`",
-            ));
-        }
-    }
-    match dataset.facts.cardinality {
-        Cardinality::Infinite | Cardinality::Unknown => Ok(()),
-        Cardinality::Finite(elements) => Err(Error::precondition(format!(
-            "coordinated reads need an infinite dataset, and dataset {} has {elements} elements: repeat it without end",
-            dataset.id
-        ))),
+        TargetWorkers::Auto | TargetWorkers::Any | TargetWorkers::Host => Ok(()),
+        TargetWorkers::Local => Err(Error::invalid(
+            "coordinated reads (num_consumers) cannot have target_workers `local`: all consumers read the same \
+             workers; use `auto` or `any`",
+        )),
     }
 }
 
@@ -248,16 +230,20 @@ impl Tables {
     /// consumer of a coordinated read receives the failure, including consumers that join later, so that
     /// all consumers meet it in the same step (C9.7).
     pub(super) fn is_failure_heard(&self, task: &TaskRecord) -> bool {
-        let Some(count) = self.consumers_of(task.iteration).filter(|_| self.is_served(task)) else {
+        if !self.is_served(task) || !self.is_coordinated(task.iteration) {
+            return true;
+        }
+        let mut readers = self.readers(task).into_iter();
+        self.have_consumers_joined(task.iteration) && readers.all(|client| task.drained.contains(&client))
+    }
+
+    /// Returns whether every consumer of a coordinated read has joined. Returns true for other iterations.
+    pub(super) fn have_consumers_joined(&self, iteration: IterationId) -> bool {
+        let Some(count) = self.consumers_of(iteration) else {
             return true;
         };
-        let row = self.iterations.get(&task.iteration);
-        let have_come = row.is_some_and(|row| row.consumers.len() as u64 == u64::from(count));
-        have_come
-            && self
-                .readers(task)
-                .iter()
-                .all(|client| task.drained.contains(client))
+        let row = self.iterations.get(&iteration);
+        row.is_some_and(|row| row.consumers.len() as u64 == u64::from(count))
     }
 }
 

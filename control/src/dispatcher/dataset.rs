@@ -110,7 +110,7 @@ impl ServiceState {
         check_sharding(parameters.policy, dataset, &self.config.worker_addresses)?;
         check_cache(name.as_deref(), &parameters, dataset)?;
         check_order(&parameters)?;
-        check_consumers(&parameters, dataset, self.config.consumers_max)?;
+        check_consumers(&parameters, self.config.consumers_max)?;
         self.check_jobs(owner)?;
         let id = self.tables.meta().next_job;
         let name = name.unwrap_or_else(|| format!("anonymous_job_{id}_{:016x}", self.boot().0));

@@ -137,7 +137,7 @@ impl ServiceState {
             return;
         }
         let free = self.tables.splits_free(id);
-        if free > 0 && !self.tables.is_coordinated(id) && !self.tables.is_round_in_vain(id, &tasks) {
+        if free > 0 && !self.tables.is_round_in_vain(id, &tasks) {
             return self.begin_round(id, free);
         }
         let is_over = |task: &TaskRecord| match task.phase {
@@ -167,8 +167,9 @@ impl ServiceState {
             row.round_lease = next_lease;
         }
         let count = usize::try_from(free).unwrap_or(usize::MAX).min(workers.len());
+        let start_round = self.tables.late_start(id);
         for worker in workers.into_iter().take(count) {
-            self.create_task(id, worker, Some(0));
+            self.create_task(id, worker, start_round);
         }
     }
 

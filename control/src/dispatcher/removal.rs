@@ -35,12 +35,15 @@ impl ServiceState {
         };
         let readers = self.tables.readers(&task);
         let shared = readers.len() > 1;
+        let is_coordinated = self.tables.is_coordinated(iteration);
         // A client that has received the task's end need not acknowledge, provided that the worker gave
-        // back the splits that it had not begun.
-        let is_told = |client: &ClientId| task.phase != TaskPhase::Running && task.drained.contains(client);
+        // back the splits that it had not begun. A consumer tells the others the number of groups (C9.5).
+        let is_told = |client: &ClientId| {
+            !is_coordinated && task.phase != TaskPhase::Running && task.drained.contains(client)
+        };
         let awaiting = readers.iter().copied();
         let awaiting: BTreeSet<ClientId> = awaiting.filter(|client| !is_told(client)).collect();
-        let untold = if self.tables.is_coordinated(iteration) {
+        let untold = if is_coordinated {
             awaiting.clone()
         } else {
             BTreeSet::new()

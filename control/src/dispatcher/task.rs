@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use super::action::{ClientPush, Reply, StopReason, TaskDef, WorkerPush};
 use super::config::ERROR_BYTES_MAX;
-use super::coordination::END_OF_DATA;
 use super::exactness::STOPPED_EARLY;
 use super::failure::{FailureReport, TaskFailure};
 use super::happened::ServiceEventKind;
@@ -137,10 +136,6 @@ impl ServiceState {
         how: Ended,
     ) -> Result<(), Error> {
         match self.tables.own_task(session, id).map(|task| task.iteration) {
-            // A task of a coordinated read whose data ends has failed (C9.7).
-            Ok(iteration) if self.tables.is_coordinated(iteration) => {
-                return self.fail_task(session, id, FailureReport::new(END_OF_DATA));
-            }
             // Elements must not be missing without an error (C16.6).
             Ok(iteration) if !how.cut_short && self.tables.ends_too_early(iteration, id, how.exhausted) => {
                 return self.fail_task(session, id, FailureReport::new(STOPPED_EARLY));
@@ -245,9 +240,13 @@ impl ServiceState {
             // Without readers, the buffered elements of the task wait for the next reader. A reader itself
             // reports the splits that its user is not done with.
             let is_known = self.tables.books.holding(id).is_none_or(Holding::is_empty);
-            let is_over = match task.delivered {
-                true => have_all || is_known,
-                false => have_all && !clients.is_empty(),
+            let is_over = if self.tables.is_coordinated(task.iteration) {
+                // Every consumer receives the end from the worker, in the same step (C9.7).
+                have_all && self.tables.have_consumers_joined(task.iteration)
+            } else if task.delivered {
+                have_all || is_known
+            } else {
+                have_all && !clients.is_empty()
             };
             // A task is settled only after its worker has answered for every client that is gone (C6.7).
             if is_over && task.releasing.is_empty() {

@@ -10,6 +10,9 @@ use thiserror::Error;
 /// The version of this protocol, which both sides compare in `Hello` (D1.1).
 pub const PROTOCOL_VERSION: u32 = 1;
 
+/// The feature of a client that a task of a coordinated read may end without a failure (D7.5).
+pub const FEATURE_COORDINATED_END: u64 = 1;
+
 /// Maximum length of an encoded message, in bytes (D2.1). The limit is several times the size of a
 /// specification with 64 components.
 pub const MESSAGE_BYTES_MAX: usize = 128 * 1024;
@@ -93,8 +96,14 @@ impl Hello {
     pub fn current() -> Self {
         Self {
             version: PROTOCOL_VERSION,
-            features: 0,
+            features: FEATURE_COORDINATED_END,
         }
+    }
+
+    /// Returns whether the sender accepts the end of a task of a coordinated read (D7.5). Clients of earlier
+    /// versions know only failures there.
+    pub fn accepts_coordinated_end(&self) -> bool {
+        self.features & FEATURE_COORDINATED_END != 0
     }
 
     /// Checks that the peer uses this version of the protocol (D1.1).

@@ -18,7 +18,6 @@ use super::cache::Cache;
 use super::clock;
 use super::debts::{Debts, EndTold};
 use super::division::Division;
-use super::groups::end_of_data;
 use super::mode::TaskMode;
 use super::pack_limits::PackLimits;
 use super::place::{Denied, Role};
@@ -217,7 +216,7 @@ impl TaskBuffer {
             // The end waits for the ends of splits, which may wait for other clients. A failure is told at
             // once.
             Some(Ending::Exhausted) if !shared.marks.is_empty() || shared.debts.has_missed() => Take::Empty,
-            // Every consumer of a coordinated read must fail in the same step (D7.5).
+            // The task must end in the same step for every consumer of a coordinated read (D7.5).
             Some(_) if shared.division.released() < shared.groups_before_ending => Take::Empty,
             Some(ending) => Take::Ended(ending.clone()),
             None => Take::Empty,
@@ -410,7 +409,6 @@ impl TaskBuffer {
     /// task had ended or was stopped before. For the producer.
     pub(super) fn end(&self, ending: Ending, written_elements: u64) -> Ending {
         let ending = match (self.mode, ending) {
-            (TaskMode::Coordinated { .. }, Ending::Exhausted) => Ending::Failed(end_of_data()),
             // D8.4
             (TaskMode::Cached, Ending::Exhausted) => Ending::Failed(window::end_of_data()),
             (TaskMode::FirstCome | TaskMode::Coordinated { .. } | TaskMode::Cached, ending) => ending,

@@ -247,8 +247,8 @@ impl Division {
         }
     }
 
-    /// Returns the number of groups in the first `elements` that all consumers must have before they are told
-    /// the ending (D7.5).
+    /// Returns the number of complete groups in the first `elements`. All consumers must have these groups
+    /// before they are told the ending (D7.5).
     pub(super) fn groups_in(&self, elements: u64) -> u64 {
         match self {
             Self::FirstCome { .. } | Self::Cached { .. } => 0,

@@ -9,15 +9,27 @@ use std::sync::Arc;
 
 use millstream_element::OpenPack;
 
+use super::mode::TaskMode;
 use super::place::Denied;
 use super::queue::Queue;
 use crate::proto::message::{Failure, RefusalCode};
 use crate::proto::release::Release;
+use crate::proto::send::Ending;
 
-/// Returns the failure that consumers receive when the pipeline of their task ends. A coordinated read must
-/// never end (D7.5).
-pub(super) fn end_of_data() -> Failure {
-    let message = "end of data in a coordinated read, which needs an infinite dataset: repeat it";
+/// Returns the ending as a client is told of it. A client of an earlier version accepts no end in a
+/// coordinated read, and receives a failure instead (D7.5).
+pub(super) fn ending_for(mode: TaskMode, ending: Ending, accepts_coordinated_end: bool) -> Ending {
+    match (mode, ending) {
+        (TaskMode::Coordinated { .. }, Ending::Exhausted) if !accepts_coordinated_end => {
+            Ending::Failed(end_of_data())
+        }
+        (_, ending) => ending,
+    }
+}
+
+fn end_of_data() -> Failure {
+    let message = "end of data in a coordinated read: this client's version needs an infinite dataset; update the client, \
+                   or repeat the dataset";
     Failure::new("failed_precondition", message, "", "")
 }
 

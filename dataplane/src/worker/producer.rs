@@ -238,8 +238,8 @@ impl Producer {
         });
     }
 
-    /// Ends the task. Returns the ending that the task's clients receive. The end of a coordinated read is a
-    /// failure (D7.5), and so is the end of a read through the cross-trainer cache (D8.4).
+    /// Ends the task. Returns the ending that the task's clients receive. The end of a read through the
+    /// cross-trainer cache is a failure (D8.4).
     pub fn finish(self, ending: Ending) -> Ending {
         self.buffer.end(ending, self.written_elements)
     }

@@ -17,6 +17,7 @@ use tokio::time::Sleep;
 use super::bell::{Back, Bell, Seat};
 use super::buffer::Take;
 use super::clock;
+use super::groups::ending_for;
 use super::server_state::ServerState;
 use super::task::{Attached, Subscription, Task};
 use super::travel::Travel;
@@ -46,7 +47,8 @@ struct Session {
     number: u64,
     server: Arc<ServerState>,
     link: Box<WorkerLink>,
-    is_greeted: bool,
+    /// The first message of the client.
+    greeting: Option<Hello>,
     subscribed: BTreeMap<TaskId, Attached>,
     /// The index of the subscription that is served first in the next round, so that no task is always served
     /// last.
@@ -115,7 +117,7 @@ pub(super) async fn serve(link: Box<WorkerLink>, server: Arc<ServerState>, numbe
         number,
         server,
         link,
-        is_greeted: false,
+        greeting: None,
         subscribed: BTreeMap::new(),
         turn: 0,
         outbox: VecDeque::from([Downstream::Message(ToClient::Hello(Hello::current()))]),
@@ -318,7 +320,7 @@ impl Session {
     }
 
     fn handle(&mut self, message: ToWorker, now: Instant) -> Result<(), LinkLost> {
-        if !self.is_greeted && !matches!(message, ToWorker::Hello(_)) {
+        if self.greeting.is_none() && !matches!(message, ToWorker::Hello(_)) {
             return Err(LinkLost::Misbehaved(
                 "expected a hello as the first message, found another message".into(),
             ));
@@ -326,7 +328,7 @@ impl Session {
         match message {
             ToWorker::Hello(hello) => {
                 hello.check()?;
-                self.is_greeted = true;
+                self.greeting = Some(hello);
             }
             ToWorker::Subscribe(subscribe) => self.subscribe(&subscribe, now)?,
             ToWorker::Grant(grant) => self.grant(&grant, now)?,
@@ -479,7 +481,12 @@ impl Session {
                     }
                     Take::Ended(ending) => {
                         self.book_marks(task, client, state);
-                        state.half.handle_ending(ending);
+                        // The client must know all released groups before the ending (D7.5).
+                        state.half.handle_released(task.buffer.released());
+                        let accepts_end = self.greeting.as_ref().is_some_and(Hello::accepts_coordinated_end);
+                        state
+                            .half
+                            .handle_ending(ending_for(task.buffer.mode(), ending, accepts_end));
                     }
                     shortage @ (Take::Empty | Take::NotYet(_) | Take::NoCredit { .. }) => {
                         if !self.book_marks(task, client, state) {

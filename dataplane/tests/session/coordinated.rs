@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use millstream_dataplane::proto::message::{RefusalCode, ToClient};
+use millstream_dataplane::proto::message::{Hello, RefusalCode, ToClient};
 use millstream_dataplane::proto::send::Ending;
 use millstream_dataplane::worker::{Producer, Server, TaskMode};
 
@@ -15,7 +15,10 @@ fn add_coordinated_task(server: &Server, consumers: u32) -> Producer {
 
 /// Connects consumer `i` as client `100 + i`.
 async fn consumer(server: &Server, consumer: u32, resume_from: u64) -> Client {
-    let mut client = Client::greeted(server).await;
+    subscribed(Client::greeted(server).await, consumer, resume_from).await
+}
+
+async fn subscribed(mut client: Client, consumer: u32, resume_from: u64) -> Client {
     let number = 100 + u64::from(consumer);
     client.subscribe_as(number, Some(consumer), resume_from).await;
     assert!(matches!(client.message().await, ToClient::Accepted(_)));
@@ -106,14 +109,19 @@ async fn a_consumer_is_refused_where_there_are_none() {
     assert_eq!(refused.code, RefusalCode::BadTicket);
 }
 
-/// D7.5.
+/// D7.5: the client of consumer 1 is of an earlier version, which receives a failure instead of the end.
 #[tokio::test]
-async fn a_coordinated_end_fails_after_release() {
+async fn a_coordinated_end_follows_the_release() {
     let server = server(WATCHDOG);
     let mut producer = add_coordinated_task(&server, 2);
     write(&mut producer, 0..3);
     producer.finish(Ending::Exhausted);
-    let mut clients = [consumer(&server, 0, 0).await, consumer(&server, 1, 0).await];
+    let hello = Hello {
+        features: 0,
+        ..Hello::current()
+    };
+    let earlier = Client::greeted_with(&server, hello).await;
+    let mut clients = [consumer(&server, 0, 0).await, subscribed(earlier, 1, 0).await];
     for (client, elements) in clients.iter_mut().zip([vec![0, 2], vec![1]]) {
         let count = elements.len() as u64;
         client.grant(count, 0).await;
@@ -121,16 +129,25 @@ async fn a_coordinated_end_fails_after_release() {
         client.hears_nothing().await;
         client.grant(count, count).await;
     }
-    for (client, sent) in clients.iter_mut().zip([2, 1]) {
-        expect_released(client, 1).await;
-        let ToClient::TaskError(error) = client.message().await else {
-            panic!("the worker sent no failure")
-        };
-        assert_eq!(
-            (error.sent, error.failure.code.as_str()),
-            (sent, "failed_precondition")
-        );
-    }
+    let [current, earlier] = &mut clients;
+    expect_released(current, 1).await;
+    let ToClient::EndOfTask(end) = current.message().await else {
+        panic!("the worker sent no end")
+    };
+    assert_eq!(end.sent, 2);
+    expect_released(earlier, 1).await;
+    let ToClient::TaskError(error) = earlier.message().await else {
+        panic!("the worker sent no failure")
+    };
+    assert_eq!(
+        (error.sent, error.failure.code.as_str()),
+        (1, "failed_precondition")
+    );
+    assert!(
+        error.failure.message.contains("update the client"),
+        "{}",
+        error.failure
+    );
     assert!(
         !server.is_settled(crate::support::TASK),
         "no client has cancelled yet"

@@ -104,8 +104,13 @@ impl Client {
 
     /// Makes a client that has exchanged hello messages with the worker.
     pub(crate) async fn greeted(server: &Server) -> Self {
+        Self::greeted_with(server, Hello::current()).await
+    }
+
+    /// Connects a client whose version sends this hello message.
+    pub(crate) async fn greeted_with(server: &Server, hello: Hello) -> Self {
         let mut client = Self::silent(server, Knobs::default());
-        client.say(ToWorker::Hello(Hello::current())).await;
+        client.say(ToWorker::Hello(hello)).await;
         assert_eq!(client.message().await, ToClient::Hello(Hello::current()));
         client
     }

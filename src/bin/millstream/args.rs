@@ -448,9 +448,8 @@ pub(crate) struct ReadArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) job_name: Option<String>,
     /// The number of readers that advance in step. In each step, every reader takes one element from the same
-    /// group of one worker. The dataset repeats without end. Each reader sets --consumer, and stops after
-    /// --steps steps.
-    #[arg(long, value_name = "COUNT", requires_all = ["consumer", "steps", "job_name"])]
+    /// group of one worker. All readers end in the same step. Each reader sets --consumer.
+    #[arg(long, value_name = "COUNT", requires_all = ["consumer", "job_name"])]
     pub(crate) num_consumers: Option<u32>,
     /// The number of this reader among the --num-consumers readers, from 0. Each reader reads an epoch once;
     /// a restarted reader needs a new --job-name.

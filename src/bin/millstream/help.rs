@@ -94,9 +94,9 @@ Examples:
       Each worker of a dispatcher with --worker-addresses yields its share.
   millstream read --range 1000000 --job-name shared
       Run this command twice at the same time: each gets a part of the numbers.
-  millstream read --range 1000000 --job-name pair --num-consumers 2 --steps 100 --consumer 0
+  millstream read --range 1000000 --job-name pair --num-consumers 2 --consumer 0
       Run this command and a second one with --consumer 1 at the same time: both
-      advance in step.
+      advance in step, and end in the same step.
   millstream read --range 1000000 --job-name search --steps 100 --trainer-id a
       Run the command again with --trainer-id b: it reads the elements that the
       workers have kept.";

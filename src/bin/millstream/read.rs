@@ -68,7 +68,7 @@ impl Source {
         } else {
             dataset
         };
-        let is_endless = args.num_consumers.is_some() || args.trainer_id.is_some();
+        let is_endless = args.trainer_id.is_some();
         let dataset = if is_endless { dataset.repeat(None) } else { dataset };
         Ok(Self { dataset, digested })
     }

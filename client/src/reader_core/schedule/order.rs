@@ -75,7 +75,8 @@ impl Schedule {
         self.is_open = true;
     }
 
-    /// Adds a task that takes part from the round `start` on. Without a start, returns the round to report to
+    /// Adds a task that takes part from the round `start` on. Has no effect on a task that was added with a
+    /// start, or that ended. Without a start, returns the round to report to
     /// the dispatcher. This consumer has not begun that round, and will not begin it before the start is
     /// known. Repeated calls return the same round.
     pub(crate) fn add(&mut self, task: TaskId, start: Option<u64>) -> Result<Option<u64>, OutOfStep> {
@@ -99,10 +100,13 @@ impl Schedule {
         Ok(())
     }
 
-    /// Notes that no further groups of a task arrive, after `here` groups arrived. Forgets the task if it is
-    /// pending.
+    /// Notes that no further groups of a task arrive, after `here` groups arrived. A pending task takes part
+    /// in no round, even if its start becomes known later.
     pub(crate) fn freeze(&mut self, task: TaskId, here: u64) {
-        self.pending.remove(&task);
+        if self.pending.remove(&task).is_some() {
+            let (start, handed, limit) = (0, 0, 0);
+            self.taking.insert(task, Taking { start, handed, limit });
+        }
         if let Some(taking) = self.taking.get_mut(&task) {
             taking.limit = here.min(taking.limit);
             if taking.handed >= taking.limit {

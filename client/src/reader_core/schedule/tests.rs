@@ -332,3 +332,25 @@ fn past_starts_and_future_verdicts_are_refused() {
         assert_eq!(schedule.conclude(TaskId(1), groups, here), Err(lacking));
     }
 }
+
+/// D7.5: a task may end without a group before its first round is known. The task then delays no round, even
+/// if its first round becomes known in a round that this consumer has begun.
+#[test]
+fn a_task_without_groups_joins_no_round() {
+    let mut schedule = Schedule::default();
+    schedule.add(TaskId(1), Some(0)).unwrap();
+    schedule.open();
+    assert_eq!(schedule.add(TaskId(2), None), Ok(Some(0)));
+    assert_eq!(schedule.turn(), None, "the first round is unknown");
+    schedule.conclude(TaskId(2), 0, 0).unwrap();
+    for round in 0..3 {
+        assert_eq!(
+            schedule.turn().map(|turn| (turn.task, turn.group)),
+            Some((TaskId(1), round))
+        );
+        schedule.advance();
+    }
+    schedule.settle_start(TaskId(2), 1).unwrap();
+    assert_eq!(schedule.add(TaskId(2), Some(1)), Ok(None));
+    assert_eq!(schedule.turn().map(|turn| turn.task), Some(TaskId(1)));
+}

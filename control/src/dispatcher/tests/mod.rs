@@ -20,6 +20,7 @@ mod quota;
 mod requests;
 mod restart;
 mod rig;
+mod round_ends;
 mod rounds;
 mod shares;
 mod splits;

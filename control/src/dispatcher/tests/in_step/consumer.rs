@@ -21,7 +21,7 @@ pub(super) struct View {
     handed: u64,
     /// True if the task was removed.
     pub(super) frozen: bool,
-    /// The number of groups to hand over, once the verdict is known.
+    /// The number of groups to hand over, once the task has ended or the verdict is known.
     end: Option<u64>,
 }
 
@@ -36,6 +36,10 @@ pub(super) struct Consumer {
     pub(super) tasks: BTreeMap<TaskId, View>,
     pub(super) to_acknowledge: BTreeSet<TaskId>,
     pub(super) to_confirm: BTreeSet<TaskId>,
+    /// The tasks whose end this consumer has received and not reported.
+    pub(super) to_report: BTreeSet<TaskId>,
+    /// True if the consumer was told that its iteration is finished.
+    pub(super) finished: bool,
     /// The missing consumers, as this consumer was told.
     pub(super) missing: Option<Vec<u32>>,
     pub(super) handed: Vec<Handed>,
@@ -71,6 +75,8 @@ impl Consumer {
             tasks: BTreeMap::new(),
             to_acknowledge: BTreeSet::new(),
             to_confirm: BTreeSet::new(),
+            to_report: BTreeSet::new(),
+            finished: false,
             missing: None,
             handed: Vec::new(),
             round: 0,
@@ -88,10 +94,10 @@ impl Consumer {
             ClientPush::TaskConcluded(verdict) => self.conclude(verdict),
             ClientPush::TaskEnded { task } => self.end(task),
             ClientPush::ConsumersLost { consumers } => self.missing = Some(consumers),
+            ClientPush::IterationFinished { .. } => self.finish(),
             ClientPush::WorkersLost { .. } => {}
             unexpected @ (ClientPush::TaskFailed { .. }
             | ClientPush::SplitsLost { .. }
-            | ClientPush::IterationFinished { .. }
             | ClientPush::Lapsed
             | ClientPush::ShutDown { .. }) => panic!("{unexpected:?}"),
         }
@@ -108,6 +114,33 @@ impl Consumer {
         let left = left.filter(|(task, view)| !view.frozen && !listed.contains(task));
         for task in left.map(|(task, _)| *task).collect::<Vec<_>>() {
             self.end(task);
+        }
+        if snapshot.finished {
+            self.finish();
+        }
+    }
+
+    /// Notes the end of the iteration. By then every consumer has received the end of every task.
+    fn finish(&mut self) {
+        self.finished = true;
+        let is_known = |view: &View| view.end.is_some();
+        assert!(
+            self.tasks.values().all(is_known),
+            "an end is unknown: {:?}",
+            self.tasks
+        );
+    }
+
+    /// Receives the end of a task from its worker, after `groups` groups (D7.5).
+    pub(super) fn end_after(&mut self, task: TaskId, groups: u64) {
+        let view = self
+            .tasks
+            .get_mut(&task)
+            .filter(|view| !view.frozen && view.end.is_none());
+        if let Some(view) = view {
+            assert_eq!(view.received, groups, "the end precedes a group");
+            (view.released, view.end) = (groups, Some(groups));
+            self.to_report.insert(task);
         }
     }
 
@@ -129,6 +162,10 @@ impl Consumer {
     fn schedule(&mut self, task: TaskId, start: u64) {
         let earliest = self.earliest();
         let view = self.tasks.get_mut(&task).expect("a scheduled task is known");
+        if view.end == Some(0) {
+            // The task ended without a group, so that no round includes it.
+            return;
+        }
         assert_eq!(view.start, None, "task {task} is scheduled twice");
         assert!(start >= earliest, "the round was already begun");
         view.start = Some(start);
@@ -161,10 +198,19 @@ impl Consumer {
         self.to_confirm.insert(verdict.task);
     }
 
-    /// Forgets a task that ended before its first round was known (C9.6).
+    /// Forgets a task that ended before its first round was known (C9.6). A task that this consumer knows to
+    /// have ended has no effect.
     fn end(&mut self, task: TaskId) {
+        if self.tasks.get(&task).is_some_and(|view| view.end.is_some()) {
+            return;
+        }
         let view = self.tasks.remove(&task).expect("an ended task is known");
         assert_eq!(view.start, None, "task {task} took part");
+    }
+
+    /// Returns the number of groups of a task that were handed over.
+    pub(super) fn handed_of(&self, task: TaskId) -> u64 {
+        self.tasks.get(&task).map_or(0, |view| view.handed)
     }
 
     /// Returns the first round that the consumer's user has not begun (C9.4).
@@ -173,13 +219,18 @@ impl Consumer {
     }
 
     pub(super) fn pending(&self) -> Vec<TaskId> {
-        let pending = self.tasks.iter().filter(|(_, view)| view.start.is_none());
+        let is_pending = |view: &View| view.start.is_none() && view.end.is_none();
+        let pending = self.tasks.iter().filter(|(_, view)| is_pending(view));
         pending.map(|(task, _)| *task).collect()
     }
 
-    pub(super) fn receive(&mut self, task: TaskId) {
+    /// Receives the next group of a task, which has `groups` groups in all. A consumer grants a task nothing
+    /// before it knows the task's first round (D7.6).
+    pub(super) fn receive(&mut self, task: TaskId, groups: u64) {
         if let Some(view) = self.tasks.get_mut(&task)
             && !view.frozen
+            && view.start.is_some()
+            && view.received < groups
             && view.received < view.handed + AHEAD
         {
             view.received += 1;

@@ -15,7 +15,7 @@ proptest! {
         workers in 0_usize..3,
         ops in prop::collection::vec((0_u8..31, any::<u16>()), 0..250),
     ) {
-        let mut world = World::new(count);
+        let mut world = World::new(count, None);
         (0..workers).for_each(|_| world.step(5, 0));
         for (op, pick) in ops {
             world.step(op, usize::from(pick));
@@ -30,13 +30,31 @@ proptest! {
         }
     }
 
+    /// Tests that a finite dataset ends in the same step for all consumers, whatever happens to its workers
+    /// (C9.5, C9.7).
+    #[test]
+    fn finite_data_ends_in_one_step(
+        (count, groups) in (1_u32..4, 0_u64..12),
+        workers in 0_usize..3,
+        ops in prop::collection::vec((0_u8..35, any::<u16>()), 0..250),
+    ) {
+        let mut world = World::new(count, Some(groups));
+        (0..workers).for_each(|_| world.step(5, 0));
+        for (op, pick) in ops {
+            world.step(op, usize::from(pick));
+        }
+        world.heal();
+        prop_assert!(world.ends(), "the consumers wait for ever");
+        world.check_end();
+    }
+
     /// Tests that missing consumers are named, and that the remaining consumers stay in step (C9.8, C9.5).
     #[test]
     fn missing_consumers_are_named_to_the_others(
         count in 2_u32..4,
-        ops in prop::collection::vec((0_u8..34, any::<u16>()), 0..250),
+        ops in prop::collection::vec((0_u8..38, any::<u16>()), 0..250),
     ) {
-        let mut world = World::new(count);
+        let mut world = World::new(count, None);
         for (op, pick) in ops {
             world.step(op, usize::from(pick));
         }

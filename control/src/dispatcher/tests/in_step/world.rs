@@ -28,12 +28,35 @@ struct Worker {
     address: String,
     alive: bool,
     cut_off: bool,
-    /// The number of groups that each consumer has acknowledged, for each task.
-    tasks: BTreeMap<TaskId, Vec<u64>>,
+    tasks: BTreeMap<TaskId, Served>,
+}
+
+/// A task on its worker.
+struct Served {
+    /// The number of groups that each consumer has acknowledged.
+    acknowledged: Vec<u64>,
+    /// True if the worker reported that it has produced all groups.
+    has_finished: bool,
+}
+
+impl Served {
+    fn new(consumers: usize) -> Served {
+        Served {
+            acknowledged: vec![0; consumers],
+            has_finished: false,
+        }
+    }
+
+    /// Returns the number of groups that every consumer has acknowledged.
+    fn released(&self) -> u64 {
+        self.acknowledged.iter().min().copied().unwrap_or_default()
+    }
 }
 
 pub(super) struct World {
     rig: Rig,
+    /// The number of groups that each task has; `None` for tasks without an end.
+    groups: Option<u64>,
     job: JobId,
     count: u32,
     workers: Vec<Worker>,
@@ -42,18 +65,21 @@ pub(super) struct World {
 }
 
 impl World {
-    pub(super) fn new(count: u32) -> World {
+    /// Makes a world in which `count` consumers read tasks of `groups` groups, or tasks without an end.
+    pub(super) fn new(count: u32, groups: Option<u64>) -> World {
         let mut rig = Rig::with(DispatcherConfig {
             client_timeout: Duration::from_secs(20),
             acknowledge_timeout: Duration::from_secs(8),
             consumer_timeout: Duration::from_secs(30),
             ..DispatcherConfig::default()
         });
-        let endless = DatasetFacts {
-            cardinality: Cardinality::Infinite,
+        let facts = DatasetFacts {
+            cardinality: groups.map_or(Cardinality::Infinite, |groups| {
+                Cardinality::Finite(groups * u64::from(count))
+            }),
             ..facts()
         };
-        let dataset = rig.register(None, endless).unwrap();
+        let dataset = rig.register(None, facts).unwrap();
         let parameters = JobParameters {
             num_consumers: Some(count),
             ..JobParameters::new(dataset, Policy::Off)
@@ -61,6 +87,7 @@ impl World {
         let job = rig.job(None, parameters).unwrap();
         World {
             rig,
+            groups,
             job,
             count,
             workers: Vec::new(),
@@ -87,6 +114,8 @@ impl World {
             27 | 28 => self.answer(pick),
             29 => self.acknowledge_removals(pick),
             30 => self.confirm(pick),
+            31 | 32 => self.finish_tasks(pick),
+            33 | 34 => self.report_ends(pick),
             _ => self.end_consumer(pick),
         }
     }
@@ -120,10 +149,10 @@ impl World {
                 WorkerPush::Assigned { tasks } => {
                     worker.tasks.retain(|task, _| tasks.contains(task));
                     for task in tasks {
-                        worker.tasks.entry(task).or_insert_with(|| vec![0; count]);
+                        worker.tasks.entry(task).or_insert_with(|| Served::new(count));
                     }
                 }
-                WorkerPush::Start { task } => drop(worker.tasks.insert(task, vec![0; count])),
+                WorkerPush::Start { task } => drop(worker.tasks.insert(task, Served::new(count))),
                 WorkerPush::Stop { task, .. } => drop(worker.tasks.remove(&task)),
                 WorkerPush::Release { .. } | WorkerPush::ShutDown { .. } => {}
             }
@@ -275,8 +304,44 @@ impl World {
     fn deliver(&mut self, pick: usize) {
         let Some(worker) = self.worker(pick) else { return };
         let tasks: Vec<TaskId> = worker.tasks.keys().copied().collect();
+        let groups = self.groups.unwrap_or(u64::MAX);
         if let Some(consumer) = self.consumer(pick / WORKERS_MAX) {
-            tasks.into_iter().for_each(|task| consumer.receive(task));
+            tasks.into_iter().for_each(|task| consumer.receive(task, groups));
+        }
+    }
+
+    /// Lets a worker report that it has produced everything. The consumers may lack any number of groups.
+    fn finish_tasks(&mut self, pick: usize) {
+        let is_finite = self.groups.is_some();
+        let Some(worker) = self.worker(pick).filter(|worker| is_finite && !worker.cut_off) else {
+            return;
+        };
+        let session = worker.session;
+        let running = worker.tasks.iter().filter(|(_, served)| !served.has_finished);
+        let running: Vec<TaskId> = running.map(|(task, _)| *task).collect();
+        for task in running {
+            let finish = Request::FinishTask {
+                task,
+                delivered: false,
+                exhausted: true,
+                cut_short: false,
+            };
+            self.ask(session, Role::Worker, finish).unwrap();
+            let worker = self.workers.iter_mut().find(|worker| worker.session == session);
+            if let Some(served) = worker.and_then(|worker| worker.tasks.get_mut(&task)) {
+                served.has_finished = true;
+            }
+        }
+    }
+
+    fn report_ends(&mut self, pick: usize) {
+        let Some(consumer) = self.consumer(pick) else {
+            return;
+        };
+        let (session, client) = (consumer.session, consumer.id);
+        for task in std::mem::take(&mut consumer.to_report) {
+            self.ask(session, Role::Read, Request::TaskDrained { client, task })
+                .unwrap();
         }
     }
 
@@ -288,29 +353,34 @@ impl World {
         let received = consumer.tasks.iter().map(|(task, view)| (*task, view.received));
         let received: BTreeMap<TaskId, u64> = received.collect();
         let Some(worker) = self.worker(pick) else { return };
-        for (task, acknowledged) in &mut worker.tasks {
+        for (task, served) in &mut worker.tasks {
             if let Some(received) = received.get(task) {
-                acknowledged[index] = *received;
+                served.acknowledged[index] = *received;
             }
         }
     }
 
-    /// Lets a worker tell a consumer how many groups all consumers have acknowledged.
+    /// Lets a worker tell a consumer how many groups all consumers have acknowledged, and that the task has
+    /// ended if these are all its groups.
     fn release(&mut self, pick: usize) {
         let Some(worker) = self.worker(pick) else { return };
         let released = worker
             .tasks
             .iter()
-            .map(|(task, acknowledged)| (*task, acknowledged.iter().min().copied()));
-        let released: Vec<(TaskId, Option<u64>)> = released.collect();
+            .map(|(task, served)| (*task, served.released(), served.has_finished));
+        let released: Vec<(TaskId, u64, bool)> = released.collect();
+        let all = self.groups;
         let Some(consumer) = self.consumer(pick / WORKERS_MAX) else {
             return;
         };
-        for (task, groups) in released {
+        for (task, groups, has_finished) in released {
             if let Some(view) = consumer.tasks.get_mut(&task)
                 && !view.frozen
             {
-                view.released = view.released.max(groups.unwrap_or_default());
+                view.released = view.released.max(groups);
+            }
+            if has_finished && all == Some(groups) {
+                consumer.end_after(task, groups);
             }
         }
     }
@@ -391,23 +461,62 @@ impl World {
         let handed = |world: &World| world.consumers.iter().map(|consumer| consumer.handed.len()).min();
         let before = handed(self);
         for _ in 0..TURNS_MAX {
-            for pick in 0..WORKERS_MAX * self.count as usize {
-                self.deliver(pick);
-                self.acknowledge_elements(pick);
-                self.release(pick);
-            }
-            for pick in 0..self.count as usize {
-                self.answer(pick);
-                self.acknowledge_removals(pick);
-                self.confirm(pick);
-                self.read(pick);
-            }
-            self.pass(Duration::from_millis(300));
+            self.behave();
             if handed(self) >= before.map(|before| before + GROUPS_HEALED) {
                 return true;
             }
         }
         false
+    }
+
+    /// Lets every process do its part once.
+    fn behave(&mut self) {
+        for pick in 0..WORKERS_MAX * self.count as usize {
+            self.deliver(pick);
+            self.acknowledge_elements(pick);
+            self.release(pick);
+        }
+        (0..WORKERS_MAX).for_each(|pick| self.finish_tasks(pick));
+        for pick in 0..self.count as usize {
+            self.answer(pick);
+            self.acknowledge_removals(pick);
+            self.confirm(pick);
+            self.report_ends(pick);
+            self.read(pick);
+        }
+        self.pass(Duration::from_millis(300));
+    }
+
+    /// Lets all processes work until every consumer has reached the end. Returns false if the consumers get
+    /// stuck.
+    pub(super) fn ends(&mut self) -> bool {
+        for _ in 0..TURNS_MAX {
+            self.behave();
+            if self.consumers.iter().all(|consumer| consumer.finished) {
+                for consumer in &mut self.consumers {
+                    while consumer.advance() {}
+                }
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Checks that the consumers have handed over the same groups, and all groups of each task that was not
+    /// removed.
+    pub(super) fn check_end(&self) {
+        self.check_order();
+        let first = &self.consumers[0];
+        for consumer in &self.consumers {
+            assert_eq!(consumer.handed.len(), first.handed.len(), "an end came early");
+            for (task, view) in consumer.tasks.iter().filter(|(_, view)| !view.frozen) {
+                assert_eq!(
+                    Some(consumer.handed_of(*task)),
+                    self.groups,
+                    "task {task}: {view:?}"
+                );
+            }
+        }
     }
 
     /// Advances the clock until the dispatcher counts absent consumers as missing.
