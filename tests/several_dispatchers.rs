@@ -13,12 +13,13 @@ use std::time::{Duration, Instant};
 use millstream::pipeline::graph::Dataset;
 use millstream::{Service, ServiceConfig};
 use millstream_testkit::EtcdCluster;
+use tempfile::TempDir;
 
 use crate::support::cluster::fresh_key;
 use crate::support::exact;
 use crate::support::mortal::lasting_address;
 use crate::support::process::{Process, finish, millstream};
-use crate::support::{watched, watched_for};
+use crate::support::{eventually, watched, watched_for};
 
 /// The number of dispatchers.
 const DISPATCHERS: usize = 3;
@@ -36,6 +37,8 @@ struct Deployment {
     addresses: Vec<String>,
     service: Arc<Service>,
     _workers: Vec<Process>,
+    /// The folder with the dispatchers' logs.
+    logs: TempDir,
 }
 
 impl Deployment {
@@ -44,7 +47,8 @@ impl Deployment {
         let etcd = EtcdCluster::start(3, &[])?;
         let (loaded, key) = fresh_key();
         let addresses: Vec<String> = (0..DISPATCHERS).map(|_| lasting_address()).collect();
-        let start = |address: &String| Some(start_dispatcher(&etcd, &key, address));
+        let logs = tempfile::tempdir().unwrap();
+        let start = |address: &String| Some(start_dispatcher(&etcd, &key, address, &logs));
         let dispatchers = addresses.iter().map(start).collect();
         let all = addresses.join(",");
         let service = Service::connect(&loaded, &all, ServiceConfig::default()).unwrap();
@@ -57,7 +61,18 @@ impl Deployment {
             addresses,
             service: Arc::new(service),
             _workers: workers,
+            logs,
         })
+    }
+
+    /// Waits until the dispatcher's log has a line with all of these parts.
+    fn await_log(&self, index: usize, parts: &[&str]) {
+        let path = log_of(&self.logs, &self.addresses[index]);
+        eventually(&format!("a line of the log with {parts:?}"), &true, || {
+            let text = std::fs::read_to_string(&path).unwrap();
+            let has_all = |line: &str| parts.iter().all(|part| line.contains(part));
+            text.lines().any(has_all)
+        });
     }
 
     /// Returns the number of the leader, once there is one.
@@ -77,7 +92,7 @@ impl Deployment {
     }
 
     fn revive(&mut self, index: usize) {
-        let process = start_dispatcher(&self.etcd, &self.key, &self.addresses[index]);
+        let process = start_dispatcher(&self.etcd, &self.key, &self.addresses[index], &self.logs);
         self.dispatchers[index] = Some(process);
     }
 
@@ -96,10 +111,16 @@ impl Deployment {
     }
 }
 
-fn start_dispatcher(etcd: &EtcdCluster, key: &str, address: &str) -> Process {
+fn start_dispatcher(etcd: &EtcdCluster, key: &str, address: &str, logs: &TempDir) -> Process {
     let store = format!("etcd://{}/test", etcd.addresses());
     let arguments = ["dispatcher", "--store", &store, "--bind", address];
-    Process::start(key, &[&arguments[..], &["--liveness-s", "3"]].concat())
+    let log = log_of(logs, address);
+    Process::start_logging(&[], key, &[&arguments[..], &["--liveness-s", "3"]].concat(), &log)
+}
+
+fn log_of(logs: &TempDir, address: &str) -> String {
+    let name = address.replace(':', "-");
+    logs.path().join(name).display().to_string()
 }
 
 /// A trainer that reads an exactly-once job in order, and checks every element.
@@ -231,9 +252,55 @@ fn a_paused_leader_changes_nothing() {
             signal(old, "CONT");
             thread::sleep(Duration::from_millis(500));
             assert_ne!(deployment.leader(), old);
+            deployment.await_log(old, &["the dispatcher answers nothing more", "lease"]);
         }
         let waits = trainer.finish();
         assert!(waits[0] < INTERRUPTION_MAX, "{:?}", waits[0]);
+    });
+}
+
+/// C17.2, C17.5: the leader and a member of etcd die or hang at the same time. Another dispatcher leads, and
+/// nothing is lost.
+#[test]
+fn a_leader_may_fail_with_a_member() {
+    watched_for(6 * INTERRUPTION_MAX, "a leader and a member of etcd", || {
+        let Some(mut deployment) = Deployment::start() else {
+            return;
+        };
+        let trainer = Trainer::start(&deployment.service);
+        let mut gaps = Vec::new();
+        for is_paused in [false, true, false, true] {
+            thread::sleep(Duration::from_millis(500));
+            let (old, member) = (deployment.leader(), deployment.etcd.leader());
+            if is_paused {
+                deployment.etcd.pause(member);
+                deployment.dispatchers[old].as_ref().unwrap().signal("STOP");
+            } else {
+                deployment.etcd.kill(member);
+                deployment.kill(old);
+            }
+            gaps.push(deployment.answer_time());
+            if is_paused {
+                deployment.etcd.resume(member);
+                deployment.await_other_leader(old);
+                deployment.dispatchers[old].as_ref().unwrap().signal("CONT");
+                deployment.await_log(old, &["the dispatcher answers nothing more", "lease"]);
+            } else {
+                deployment.etcd.start_member(member);
+                deployment.revive(old);
+            }
+            deployment.etcd.await_health();
+        }
+        let waits = trainer.finish();
+        let line = format!(
+            "leaders failed with a member of etcd: the control plane answered after {gaps:?}; the trainer took {} elements, \
+             none lost or repeated, and waited at most {:?}\n",
+            waits.len(),
+            waits[0]
+        );
+        std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes()).unwrap();
+        assert!(gaps.iter().all(|gap| *gap < 2 * INTERRUPTION_MAX), "{line}");
+        assert!(waits[0] < 2 * INTERRUPTION_MAX, "{line}");
     });
 }
 
@@ -297,6 +364,15 @@ fn a_lost_quorum_only_delays() {
         deployment.etcd.kill(one);
         deployment.etcd.kill(other);
         thread::sleep(Duration::from_secs(4));
+        let advice = [
+            "does not answer",
+            "check that etcd runs there and that most of its members live",
+        ];
+        for dispatcher in 0..DISPATCHERS {
+            deployment.await_log(dispatcher, &advice);
+        }
+        let ended = ["the dispatcher answers nothing more", "its lease was not renewed"];
+        deployment.await_log(leader, &ended);
         deployment.kill(leader);
         deployment.etcd.start_member(one);
         deployment.etcd.start_member(other);

@@ -17,6 +17,7 @@ mod people;
 mod poison;
 mod quarantine;
 mod quota;
+mod record_size;
 mod requests;
 mod restart;
 mod rig;
