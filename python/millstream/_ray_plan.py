@@ -46,9 +46,10 @@ class Bounds:
     most: int
 
     def __post_init__(self) -> None:
-        if not 1 <= self.least <= self.workers <= self.most <= WORKERS_MAX:
+        if not (0 <= self.least <= self.workers <= self.most <= WORKERS_MAX and self.workers >= 1):
             raise InvalidArgumentError(
-                f"min={self.least}, workers={self.workers}, max={self.most}: expected 1 <= min <= workers <= max <= {WORKERS_MAX}"
+                f"min={self.least}, workers={self.workers}, max={self.most}: expected 0 <= min <= workers <= max <= {WORKERS_MAX}, and at "
+                "least one worker at the start"
             )
 
 

@@ -147,7 +147,8 @@ def serve(
     Args:
         workers: The number of workers at the start.
         resources: The resources of Ray that each worker takes; by default ``{"CPU": 1}``.
-        min: The minimum number of workers; by default ``workers``.
+        min: The minimum number of workers; by default ``workers``. With 0, all workers end 5 minutes after the last reader, and start again
+            with the next one.
         max: The maximum number of workers; by default ``workers``.
         near: A resource, such as ``"GPU"``. Workers then run only on nodes that have this resource. Trainers that use the resource find workers on
             their host, and read from them through shared memory.

@@ -18,14 +18,14 @@ def serving(plan: Plan, *missing: str) -> dict[str, str]:
 
 def steady(workers: int, least: int | None = None, most: int | None = None) -> Plan:
     """Returns a plan whose workers serve."""
-    plan = Plan(Bounds(workers, least or workers, most or workers), 60.0, 30.0, "worker")
+    plan = Plan(Bounds(workers, workers if least is None else least, most or workers), 60.0, 30.0, "worker")
     assert len(plan.step(0.0, Observation({})).start) == workers
     assert plan.step(1.0, Observation(serving(plan), 100.0)) == plans.Actions()
     assert {member.state for member in plan.members.values()} == {State.SERVING}
     return plan
 
 
-@pytest.mark.parametrize(("workers", "least", "most"), [(0, 0, 1), (2, 3, 4), (5, 1, 4), (1, 1, plans.WORKERS_MAX + 1)])
+@pytest.mark.parametrize(("workers", "least", "most"), [(0, 0, 1), (1, -1, 1), (2, 3, 4), (5, 1, 4), (1, 1, plans.WORKERS_MAX + 1)])
 def test_bounds_are_checked(workers: int, least: int, most: int) -> None:
     with pytest.raises(InvalidArgumentError, match=f"min={least}, workers={workers}, max={most}: expected"):
         Bounds(workers, least, most)
@@ -117,6 +117,15 @@ def test_a_drain_ends_or_is_ended() -> None:
 def test_the_target_stays_within_the_bounds() -> None:
     scale = Scale(Bounds(4, 2, 8))
     assert [scale.follow(wanted) for wanted in (None, 5, None, 50, 0)] == [4, 5, 5, 8, 2]
+
+
+def test_all_workers_end_and_come_back() -> None:
+    plan = steady(2, 0, 4)
+    drained = plan.step(2.0, Observation(serving(plan), 100.0, wanted=0)).drain
+    assert sorted(drained) == ["worker-0", "worker-1"]
+    plan.step(3.0, Observation({}, 100.0, wanted=0, drained=set(drained)))
+    assert not plan.members
+    assert plan.step(4.0, Observation({}, 100.0, wanted=1)).start == ("worker-2",)
 
 
 def test_equal_bounds_fix_the_target() -> None:

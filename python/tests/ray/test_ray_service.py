@@ -43,8 +43,11 @@ def service(ray_nodes: Cluster) -> Iterator[ms.ray.RayService]:
         yield running
 
 
-def numbers(service: Any, count: int, step_s: float = 0.0) -> list[int]:
-    """Reads an exactly-once epoch of numbers, whose work takes ``step_s`` seconds for each number."""
+def numbers(service: Any, count: int, step_s: float = 0.0, slow_from: int | None = None, pause_s: float = 0.0) -> list[int]:
+    """Reads an exactly-once epoch of numbers, whose work takes ``step_s`` seconds for each number.
+
+    The reader pauses for ``pause_s`` seconds before each number from ``slow_from`` on.
+    """
 
     def worked(x: Any) -> Any:
         time.sleep(step_s)
@@ -52,7 +55,12 @@ def numbers(service: Any, count: int, step_s: float = 0.0) -> list[int]:
 
     dataset = ms.Dataset.range(count).split_size(4).map_python(worked, element_spec=ms.TensorSpec((), ms.int64))
     exactly = ms.service.distribute("distributed_epoch", service, visitation="exactly_once", dp_rank=0, dp_size=1)
-    return [int(x) for x in dataset.apply(exactly)]
+    read = []
+    for x in dataset.apply(exactly):
+        read.append(int(x))
+        if slow_from is not None and len(read) > slow_from:
+            time.sleep(pause_s)
+    return read
 
 
 def test_workers_are_spread_and_serve(service: ms.ray.RayService) -> None:
@@ -203,19 +211,25 @@ def pids(name: str) -> list[int]:
 
 def test_the_number_follows_the_readers(ray_nodes: Cluster) -> None:
     # The dispatcher keeps surplus workers for longer than the watchdog of all tests permits.
-    faulthandler.dump_traceback_later(900, exit=True)
-    with ms.ray.serve(1, NEEDS, min=1, max=3) as service:
+    faulthandler.dump_traceback_later(1200, exit=True)
+    count = 8000
+    with ms.ray.serve(1, NEEDS, min=0, max=3) as service:
 
         @ray.remote(num_cpus=0)
-        def train(handle: ms.ray.RayService) -> int:
-            return len(numbers(handle, 4000, 0.02))
+        def train(handle: ms.ray.RayService) -> list[int]:
+            return numbers(handle, count, 0.02, slow_from=count // 2, pause_s=0.05)
 
         trained = train.remote(service)
         eventually("more workers", 60, lambda: service.wanted() == 3)
         service.wait(3, timeout_s=60)
-        assert ray.get(trained, timeout=120) == 4000
-        # The dispatcher keeps the workers for 300 s after the last reader.
-        eventually("fewer workers", 360, lambda: len(service.workers()) == 1)
+        # The trainer becomes slow, and one worker suffices. The others are drained while the trainer reads.
+        eventually("fewer workers", 240, lambda: len(service.workers()) == 1)
+        assert not ray.wait([trained], timeout=0)[0], "the trainer ended before the workers were drained"
+        assert ray.get(trained, timeout=300) == list(range(count))
+        # The dispatcher keeps the last worker for 300 s after the last reader.
+        eventually("no workers", 360, lambda: not service.workers())
+        assert numbers(service, 100) == list(range(100))
+        assert service.wanted() >= 1
 
 
 def test_near_selects_nodes_with_a_resource(ray_nodes: Cluster) -> None:
