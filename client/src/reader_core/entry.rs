@@ -228,6 +228,14 @@ impl Entry {
         confirmed.into_iter()
     }
 
+    /// Counts the ended splits of a coordinated read that are not sure to be handed over as seen in part.
+    pub(super) fn reopen_unconfirmed(&mut self) {
+        for (_, lease) in self.unconfirmed.drain(..) {
+            self.done.remove(&lease);
+            self.seen.insert(lease);
+        }
+    }
+
     /// Returns the ended splits that the user is not done with.
     pub(super) fn waiting_splits(&self) -> impl Iterator<Item = u64> + '_ {
         self.unconfirmed.iter().map(|(_, lease)| *lease)

@@ -11,6 +11,7 @@ use millstream_element::{ElementSpec, Layout};
 
 use super::entry::Entry;
 use super::state::ReaderCore;
+use super::unreported::Unreported;
 use crate::error::ReadError;
 
 impl ReaderCore {
@@ -162,10 +163,9 @@ impl ReaderCore {
                 // The lease identifies the attempt, so the attempt number is not needed.
                 Arrival::SplitDone { lease, attempt: _ } => {
                     entry.note_done(lease);
-                    if self.schedule.is_some() {
-                        self.unreported.note_done(task, lease);
-                    } else {
-                        entry.unconfirmed.push_back((entry.delivered, lease));
+                    let later = u64::from(self.schedule.is_some());
+                    entry.unconfirmed.push_back((entry.delivered + later, lease));
+                    if later == 0 {
                         for lease in entry.confirm(entry.used(is_in_use)) {
                             self.unreported.note_done(task, lease);
                         }
@@ -173,15 +173,11 @@ impl ReaderCore {
                 }
                 Arrival::End => {
                     entry.finish();
-                    self.unreported.note_waiting(task, entry.waiting_splits());
-                    self.unreported.note_drained(task);
                     has_ended = true;
                 }
                 Arrival::Failed(failure) => {
                     entry.finish();
-                    let worker = entry.worker.to_string();
-                    let failure = Box::new(failure);
-                    let failure = ReadError::Task { worker, failure };
+                    let failure = ReadError::task(&entry.worker, failure);
                     if self.schedule.is_some() {
                         entry.in_turn.failed = Some(failure);
                         // C9.7
@@ -191,6 +187,13 @@ impl ReaderCore {
                     }
                 }
             }
+        }
+        if self.schedule.is_some() {
+            report_released(entry, &mut self.unreported, has_ended);
+        }
+        if has_ended {
+            self.unreported.note_waiting(task, entry.waiting_splits());
+            self.unreported.note_drained(task);
         }
         let worker = Arc::clone(&entry.worker);
         let acknowledgement = entry
@@ -206,6 +209,20 @@ impl ReaderCore {
             self.tell(task, acknowledgement);
         }
         Ok(())
+    }
+}
+
+/// Reports the ended splits of a coordinated read whose groups are all released. Later groups may be given up
+/// with the worker (C9.9). The last elements of a split may be in the group after this consumer's, so that a
+/// split waits for one group more.
+fn report_released(entry: &mut Entry, unreported: &mut Unreported, has_ended: bool) {
+    let released = if has_ended {
+        u64::MAX
+    } else {
+        entry.half.released()
+    };
+    for lease in entry.confirm(released) {
+        unreported.note_done(entry.source.task, lease);
     }
 }
 

@@ -52,6 +52,9 @@ impl ReaderCore {
         if let Some(entry) = self.tasks.get_mut(&task) {
             entry.remove();
             self.losses.note_removed(&entry.worker, reason);
+            if self.schedule.is_some() {
+                entry.reopen_unconfirmed();
+            }
             self.unreported.note_waiting(task, entry.waiting_splits());
             let worker = Arc::clone(&entry.worker);
             self.push(&worker, ToWorker::Cancel(Cancel { task, has_all: false }));
@@ -64,7 +67,8 @@ impl ReaderCore {
 
     /// Queues the report of the splits that were seen of a removed task.
     pub(crate) fn note_removed(&mut self, task: TaskId, mut seen: SeenSplits) {
-        if self.whole_splits && seen.partial != SeenSplits::everything().partial {
+        let is_exact = self.whole_splits && self.schedule.is_none();
+        if is_exact && seen.partial != SeenSplits::everything().partial {
             // With `whole_splits`, each seen split has just one element, which has arrived, so that the split
             // is done.
             for lease in std::mem::take(&mut seen.partial).into_iter().flatten() {

@@ -1,23 +1,30 @@
-//! Tests of the reason for which a consumer waits, driven by the reader's events.
+//! Tests of a reader's core: the reason for which a consumer waits, and the splits of a coordinated read.
 #![allow(clippy::disallowed_methods, reason = "a test may start at any time")]
 
 use std::time::Duration;
 
 use millstream_dataplane::TaskId;
-use millstream_dataplane::proto::message::{Accepted, ToClient};
-use millstream_dataplane::transport::{Downstream, LinkReport};
-use millstream_element::{Dtype, ElementSpec, TensorSpec};
+use millstream_dataplane::proto::message::{Accepted, Released, SplitDone, ToClient};
+use millstream_dataplane::proto::send::TaskPack;
+use millstream_dataplane::transport::{Body, Downstream, LinkReport};
+use millstream_element::{Dtype, ElementSpec, HeapAlloc, SlotAlloc, TensorSpec};
 use tokio::time::Instant;
 
 use super::credit::{Bounds, MaxOutstanding};
+use super::events::Obeyed;
 use super::{ReaderCore, Reading};
-use crate::event::TaskSource;
+use crate::event::{TaskEvent, TaskSource};
 use crate::place::WorkerPlace;
+use crate::report::{Report, SeenSplits};
 use crate::stats::Bottleneck;
 
 const TASK: TaskId = TaskId(1);
 
 fn core(now: Instant) -> ReaderCore {
+    core_of(now, false)
+}
+
+fn core_of(now: Instant, is_coordinated: bool) -> ReaderCore {
     let bounds = Bounds {
         max_outstanding: MaxOutstanding::Elements(4),
         auto_bytes: 0,
@@ -26,7 +33,7 @@ fn core(now: Instant) -> ReaderCore {
     };
     let reading = Reading {
         bounds,
-        is_coordinated: false,
+        is_coordinated,
         trainer_id: None,
         whole_splits: false,
         is_exactly_once: false,
@@ -51,6 +58,70 @@ fn subscribe(core: &mut ReaderCore) {
         element_bytes: 64,
     });
     core.handle("a", Downstream::Message(accepted)).unwrap();
+}
+
+/// Lets the element with this number arrive.
+fn arrive(core: &mut ReaderCore, first: u64) {
+    core.admit(TASK, first, 1, 64).unwrap();
+    let pack = Body::Lz4 {
+        block: HeapAlloc.alloc(64).unwrap().freeze(),
+        region_bytes: 64,
+        lens: vec![64],
+    };
+    let task = TASK;
+    core.handle("a", Downstream::Pack(TaskPack { task, first, pack }))
+        .unwrap();
+}
+
+fn tell(core: &mut ReaderCore, message: ToClient) {
+    core.handle("a", Downstream::Message(message)).unwrap();
+}
+
+/// C9.9: groups that are not released may be given up with the worker, so their splits are not done.
+#[test]
+fn splits_are_done_once_their_groups_are_released() {
+    for is_removed in [false, true] {
+        let mut core = core_of(Instant::now(), true);
+        subscribe(&mut core);
+        core.obey(TaskEvent::CaughtUp);
+        assert!(core.next(0).is_pending());
+        arrive(&mut core, 0);
+        let (task, lease, attempt, upto) = (TASK, 5, 0, 1);
+        let done = SplitDone {
+            task,
+            lease,
+            attempt,
+            upto,
+        };
+        tell(&mut core, ToClient::SplitDone(done));
+        let released = |groups| ToClient::Released(Released { task, groups });
+        tell(&mut core, released(1));
+        assert_eq!(
+            core.next_report(),
+            None,
+            "another consumer's element may be in the next group"
+        );
+        if is_removed {
+            let (reason, has_left) = ("its worker is gone".to_owned(), false);
+            let removed = TaskEvent::Removed {
+                task,
+                reason,
+                has_left,
+            };
+            let (Obeyed::LookThrough(_, remains), _) = core.obey(removed) else {
+                panic!("the reader drops the task")
+            };
+            assert_eq!(core.next_report(), None);
+            let everything = SeenSplits::everything().partial;
+            let partial = remains.look_through(&HeapAlloc).partial;
+            assert!(partial == everything || partial == [lease..=lease], "{partial:?}");
+            continue;
+        }
+        arrive(&mut core, 1);
+        tell(&mut core, released(2));
+        let leases = vec![lease..=lease];
+        assert_eq!(core.next_report(), Some(Report::Done { task, leases }));
+    }
 }
 
 #[test]

@@ -130,7 +130,8 @@ impl Party {
                         let reports = std::iter::from_fn(|| reports.blocking_recv());
                         let ends = reports.filter(|report| matches!(report, Report::Drained { .. }));
                         assert_eq!(ends.take(tasks).count(), tasks, "the reader is gone");
-                        events.blocking_send(TaskEvent::IterationFinished)
+                        let told = events.blocking_send(TaskEvent::IterationFinished);
+                        assert!(told.is_ok(), "the reader is gone");
                     });
                     scope.spawn(move || {
                         let next = || reader.next_element().expect("no failure");

@@ -96,6 +96,7 @@ impl ServiceState {
         for id in self.tables.catalog.unused_jobs(self.now, timeout) {
             if !self.tables.iterations.has_any_of(id) {
                 self.tables.catalog.remove_job(id, self.now);
+                self.tables.iterations.forget_consumers(id);
             }
         }
     }

@@ -14,7 +14,7 @@ use super::splits::Holding;
 use super::state::ServiceState;
 use super::tables::Tables;
 use crate::error::Error;
-use crate::id::{ClientId, IterationId, SessionId, TaskId};
+use crate::id::{ClientId, IterationId, JobId, SessionId, TaskId};
 use crate::job::{JobParameters, TargetWorkers};
 
 /// Checks that a job can be opened as this consumer (C9.2).
@@ -154,7 +154,8 @@ impl ServiceState {
         Ok(())
     }
 
-    /// Returns the consumers of an iteration that have not joined, are gone, or are silent. An iteration
+    /// Returns the consumers of an iteration that have not joined, are gone, or are silent. A consumer that
+    /// has not joined is not missing while the process of its previous epoch is heard (C9.8). An iteration
     /// that is not coordinated has none.
     pub(super) fn missing_consumers(&self, iteration: IterationId) -> Vec<u32> {
         let count = self.tables.consumers_of(iteration).unwrap_or(0);
@@ -176,7 +177,21 @@ impl ServiceState {
         let heard = clients
             .rows_of(iteration)
             .filter(|row| clients.is_heard(&row.id, self.now, self.config.liveness));
-        heard.filter_map(|row| row.consumer).collect()
+        let mut there: BTreeSet<u32> = heard.filter_map(|row| row.consumer).collect();
+        if let Some(row) = self.tables.iterations.get(&iteration) {
+            let count = self.tables.consumers_of(iteration).unwrap_or(0);
+            let absent = (0..count).filter(|consumer| !row.consumers.contains(consumer));
+            there.extend(absent.filter(|consumer| self.is_between_epochs(row.job, *consumer)));
+        }
+        there
+    }
+
+    /// Returns whether the process that read the previous epoch as this consumer is heard. Such a trainer may
+    /// evaluate or save between two epochs for as long as it likes.
+    fn is_between_epochs(&self, job: JobId, consumer: u32) -> bool {
+        let process = self.tables.iterations.process_of_consumer(job, consumer);
+        let seen = process.and_then(|process| self.tables.sessions.seen.get(&process));
+        seen.is_some_and(|seen| self.now.saturating_sub(seen) <= self.config.liveness)
     }
 
     /// Tells the consumers which other consumers have been missing for too long (C9.8).

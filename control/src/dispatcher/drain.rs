@@ -41,7 +41,7 @@ impl ServiceState {
             return false;
         }
         // No other worker can continue these tasks at the position where they stop (C10.3).
-        let cannot_go_on = self.tables.is_coordinated(iteration) || self.tables.is_cached(iteration);
+        let cannot_go_on = self.tables.is_cached(iteration);
         let is_unread = !self.tables.is_read(task);
         // Other tasks repeat the splits of an exactly-once job. If its client has not joined yet, the client
         // must not wait for them until this worker leaves. Every other unread task stays until then, so that

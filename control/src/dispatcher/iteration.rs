@@ -311,7 +311,9 @@ impl ServiceState {
         self.tables.check_not_left(iteration, &opener.whereabouts)?;
         self.tables.check_sole_reader(iteration)?;
         self.check_clients(opener.session)?;
-        self.tables.iterations.take_consumer(iteration, opener.consumer)?;
+        self.tables
+            .iterations
+            .take_consumer(iteration, opener.consumer, opener.session)?;
         let id = self.tables.meta().next_client;
         self.tables.meta_mut().next_client = ClientId(id.0 + 1);
         let row = ClientRecord {

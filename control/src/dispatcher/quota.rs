@@ -95,6 +95,7 @@ impl ServiceState {
             return false;
         };
         self.tables.catalog.remove_job(idle, self.now);
+        self.tables.iterations.forget_consumers(idle);
         true
     }
 }

@@ -370,6 +370,9 @@ pub struct RemovalRecord {
     /// The splits of the task for which its worker's death counts (C16.7).
     #[cbor(n(12), default)]
     pub blame: Blame,
+    /// The consumers of a coordinated read that had received the task's end before the removal (C9.5).
+    #[cbor(n(13), default)]
+    pub ended: BTreeSet<ClientId>,
 }
 
 /// The remembered requests of a process.

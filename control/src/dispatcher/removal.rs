@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::action::{ClientPush, TaskRemoved};
 use super::failure::{Blame, RemovalReason};
 use super::happened::ServiceEventKind;
-use super::record::{RemovalRecord, TaskPhase};
+use super::record::{RemovalRecord, TaskPhase, TaskRecord};
 use super::splits::Run;
 use super::state::ServiceState;
 use crate::error::Error;
@@ -54,6 +54,13 @@ impl ServiceState {
             reason,
             start_round,
         });
+        let mut ended = BTreeSet::new();
+        if is_coordinated && task.phase == TaskPhase::Finished {
+            ended.extend(readers.iter().filter(|client| task.drained.contains(client)));
+        }
+        if !ended.is_empty() {
+            self.keep_as_settled(&task);
+        }
         let removal = RemovalRecord {
             task: id,
             iteration,
@@ -68,12 +75,25 @@ impl ServiceState {
             start_round,
             readers: readers.iter().copied().collect(),
             blame,
+            ended,
         };
         self.tables.removals.insert(removal, self.now);
         for client in readers {
             self.push_client(client, push.clone());
         }
         self.review_removal(id);
+    }
+
+    /// Keeps a removed task of which a consumer has the end. All its groups are delivered, and its iteration
+    /// needs no other task for them (C9.5).
+    fn keep_as_settled(&mut self, task: &TaskRecord) {
+        let settled = TaskRecord {
+            phase: TaskPhase::Settled,
+            drained: BTreeSet::new(),
+            releasing: BTreeSet::new(),
+            ..task.clone()
+        };
+        self.tables.tasks.insert(settled);
     }
 
     pub(super) fn acknowledge(
@@ -103,6 +123,10 @@ impl ServiceState {
             // here (C9.5).
             removal.released = removal.released.max(seen.released);
             removal.awaiting.remove(&client);
+            if removal.ended.contains(&client) {
+                let held = removal.holding.take_all();
+                self.tables.books.done(iteration, &held);
+            }
         }
         self.review_removal(task);
         Ok(())

@@ -244,8 +244,10 @@ impl SendHalf {
         self.check_invariants();
     }
 
-    /// Books the end of the task. No fresh element follows.
-    pub fn handle_ending(&mut self, ending: Ending) {
+    /// Books the end of the task. No fresh element follows. In a coordinated read, the client is first told
+    /// of the `released` groups that every consumer has (D7.5); otherwise the number is 0.
+    pub fn handle_ending(&mut self, ending: Ending, released: u64) {
+        self.handle_released(released);
         self.ending.get_or_insert(ending);
     }
 
@@ -507,7 +509,7 @@ mod tests {
             half.poll_timeout().is_some(),
             "the timeout of the patience is not set"
         );
-        half.handle_ending(Ending::Exhausted);
+        half.handle_ending(Ending::Exhausted, 0);
         assert!(matches!(half.poll_next(), Next::Tell(ToClient::EndOfTask(_))));
         assert_eq!(half.poll_timeout(), None);
         assert!(half.handle_timeout(start + Duration::from_secs(1)).is_none());

@@ -207,7 +207,7 @@ impl World {
                         let told = self.worker.starve(Shortage::NoCredit { bytes: *bytes }, self.now);
                         self.messages.extend(told);
                     } else if self.is_over && self.marks.is_empty() {
-                        self.worker.handle_ending(Ending::Exhausted);
+                        self.worker.handle_ending(Ending::Exhausted, 0);
                     } else {
                         assert!(self.worker.starve(Shortage::Empty, self.now).is_none());
                     }

@@ -14,6 +14,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use smallvec::SmallVec;
 
 use super::bell::Bell;
+use super::buffer_limits::BufferLimits;
 use super::cache::Cache;
 use super::clock;
 use super::debts::{Debts, EndTold};
@@ -37,25 +38,6 @@ const LOCAL_ELEMENTS: u64 = 4;
 
 /// Maximum bytes of the elements that may wait beyond [`BufferLimits::bytes`].
 const LOCAL_BYTES: u64 = 64 << 20;
-
-/// The limits of the elements that a task may hold ready.
-#[derive(Debug, Clone, Copy)]
-pub struct BufferLimits {
-    /// Maximum number of elements, except for one group of a coordinated read; default 65 536.
-    pub elements: u64,
-    /// Maximum number of bytes, except for one element or group; default 2 MiB. The default is a few packs,
-    /// which keep a fast network busy and fit the caches.
-    pub bytes: u64,
-}
-
-impl Default for BufferLimits {
-    fn default() -> Self {
-        Self {
-            elements: 1 << 16,
-            bytes: 2 << 20,
-        }
-    }
-}
 
 /// A split that ended after the task's first `position` elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -185,6 +167,9 @@ impl TaskBuffer {
             self.is_deserted.store(false, Ordering::Release);
             self.room.notify_all();
         }
+        if shared.is_over_in_step() {
+            return shared.told_ending();
+        }
         let has_ended = shared.ending.is_some();
         let may_take = match shared.division.turn(client, elements, clock::now) {
             Turn::Take(may_take) => may_take,
@@ -212,15 +197,7 @@ impl TaskBuffer {
             Found::Nothing if elements > 0 => shared.division.wait(client),
             Found::Nothing => {}
         }
-        match &shared.ending {
-            // The end waits for the ends of splits, which may wait for other clients. A failure is told at
-            // once.
-            Some(Ending::Exhausted) if !shared.marks.is_empty() || shared.debts.has_missed() => Take::Empty,
-            // The task must end in the same step for every consumer of a coordinated read (D7.5).
-            Some(_) if shared.division.released() < shared.groups_before_ending => Take::Empty,
-            Some(ending) => Take::Ended(ending.clone()),
-            None => Take::Empty,
-        }
+        shared.told_ending()
     }
 
     /// Returns at most `most` ended splits whose elements were all taken, if no other client owes or holds
@@ -228,6 +205,9 @@ impl TaskBuffer {
     /// The message must not cover elements that would be lost with another client either (D5.6).
     pub fn take_marks(&self, client: u64, most: usize) -> Vec<Mark> {
         let mut shared = self.shared.lock();
+        if shared.is_over_in_step() {
+            return shared.take_due(client, u64::MAX, most);
+        }
         let taken = self.taken_elements.load(Ordering::Relaxed);
         if shared.marks.front().is_none_or(|mark| mark.position > taken) {
             return Vec::new();
@@ -366,7 +346,7 @@ impl TaskBuffer {
     /// Returns whether production ended and everything left the buffer.
     pub fn is_drained(&self) -> bool {
         let shared = self.shared.lock();
-        shared.ending.is_some() && shared.division.is_drained()
+        shared.ending.is_some() && (shared.is_over_in_step() || shared.division.is_drained())
     }
 
     /// Returns the way in which the task's elements are divided. For the producer.
@@ -557,6 +537,26 @@ impl TaskBuffer {
 }
 
 impl Shared {
+    /// Returns whether every consumer of a coordinated read has all complete groups of an ended task. The
+    /// elements of the incomplete group are never handed over, so nothing waits for them (D7.5).
+    fn is_over_in_step(&self) -> bool {
+        let is_coordinated = matches!(self.division, Division::Coordinated(_));
+        is_coordinated && self.ending.is_some() && self.division.released() >= self.groups_before_ending
+    }
+
+    /// Returns the ending for a client without further elements, if the client may be told.
+    fn told_ending(&self) -> Take {
+        match &self.ending {
+            // The end waits for the ends of splits, which may wait for other clients. A failure is told at
+            // once.
+            Some(Ending::Exhausted) if !self.marks.is_empty() || self.debts.has_missed() => Take::Empty,
+            // The task must end in the same step for every consumer of a coordinated read (D7.5).
+            Some(_) if self.division.released() < self.groups_before_ending => Take::Empty,
+            Some(ending) => Take::Ended(ending.clone()),
+            None => Take::Empty,
+        }
+    }
+
     /// Takes out at most `most` ends of splits before `reach` that a client may be told.
     fn take_due(&mut self, client: u64, reach: u64, most: usize) -> Vec<Mark> {
         // With two clients, each finishes its part some time. With more, two paused clients would hold up the

@@ -1,7 +1,7 @@
 //! The serving side of a worker: tasks produce elements into buffers, and sessions carry the elements to
 //! clients.
 //!
-//! - [`buffer`] holds the elements of one task that wait for a credit.
+//! - [`buffer`] holds the elements of one task that wait for a credit; `buffer_limits` defines its limits.
 //! - [`producer`] is the end of a buffer to which a pipeline writes.
 //! - `mode` lists the ways to divide a task's elements among clients; `place` is the place that a client asks
 //!   for.
@@ -30,6 +30,7 @@ mod arena_config;
 mod auto;
 mod bell;
 pub mod buffer;
+mod buffer_limits;
 mod cache;
 mod clock;
 mod compress;
@@ -55,7 +56,8 @@ mod wake_request;
 mod window;
 
 pub use arena_config::{ArenaConfig, ArenaStats};
-pub use buffer::{BufferLimits, Mark, Take};
+pub use buffer::{Mark, Take};
+pub use buffer_limits::BufferLimits;
 pub use cache::{CacheLimits, CacheStats};
 pub use mode::TaskMode;
 pub use producer::{ProduceError, Producer, Stopped};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::arena_config::ArenaConfig;
-use super::buffer::BufferLimits;
+use super::buffer_limits::BufferLimits;
 use super::cache::CacheLimits;
 use crate::transport::Compression;
 

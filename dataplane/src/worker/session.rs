@@ -481,12 +481,9 @@ impl Session {
                     }
                     Take::Ended(ending) => {
                         self.book_marks(task, client, state);
-                        // The client must know all released groups before the ending (D7.5).
-                        state.half.handle_released(task.buffer.released());
                         let accepts_end = self.greeting.as_ref().is_some_and(Hello::accepts_coordinated_end);
-                        state
-                            .half
-                            .handle_ending(ending_for(task.buffer.mode(), ending, accepts_end));
+                        let ending = ending_for(task.buffer.mode(), ending, accepts_end);
+                        state.half.handle_ending(ending, task.buffer.released());
                     }
                     shortage @ (Take::Empty | Take::NotYet(_) | Take::NoCredit { .. }) => {
                         if !self.book_marks(task, client, state) {

@@ -43,11 +43,8 @@ def service(ray_nodes: Cluster) -> Iterator[ms.ray.RayService]:
         yield running
 
 
-def numbers(service: Any, count: int, step_s: float = 0.0, slow_from: int | None = None, pause_s: float = 0.0) -> list[int]:
-    """Reads an exactly-once epoch of numbers, whose work takes ``step_s`` seconds for each number.
-
-    The reader pauses for ``pause_s`` seconds before each number from ``slow_from`` on.
-    """
+def numbers(service: Any, count: int, step_s: float = 0.0) -> list[int]:
+    """Reads an exactly-once epoch of numbers, whose work takes ``step_s`` seconds for each number."""
 
     def worked(x: Any) -> Any:
         time.sleep(step_s)
@@ -55,10 +52,25 @@ def numbers(service: Any, count: int, step_s: float = 0.0, slow_from: int | None
 
     dataset = ms.Dataset.range(count).split_size(4).map_python(worked, element_spec=ms.TensorSpec((), ms.int64))
     exactly = ms.service.distribute("distributed_epoch", service, visitation="exactly_once", dp_rank=0, dp_size=1)
+    return [int(x) for x in dataset.apply(exactly)]
+
+
+def numbers_read_slowly(service: Any, count: int, step_s: float, pause_s: float) -> list[int]:
+    """Reads an exactly-once epoch of numbers. The reader pauses before each number of the second half.
+
+    Each number is an array of 1 MiB, because small elements would wait in buffers, and no worker would look idle.
+    """
+
+    def worked(x: Any) -> Any:
+        time.sleep(step_s)
+        return np.full(1 << 17, int(x))
+
+    dataset = ms.Dataset.range(count).split_size(4).map_python(worked, element_spec=ms.TensorSpec((1 << 17,), ms.int64))
+    exactly = ms.service.distribute("distributed_epoch", service, visitation="exactly_once", dp_rank=0, dp_size=1)
     read = []
-    for x in dataset.apply(exactly):
-        read.append(int(x))
-        if slow_from is not None and len(read) > slow_from:
+    for array in dataset.apply(exactly):
+        read.append(int(array[-1]))
+        if len(read) > count // 2:
             time.sleep(pause_s)
     return read
 
@@ -212,12 +224,12 @@ def pids(name: str) -> list[int]:
 def test_the_number_follows_the_readers(ray_nodes: Cluster) -> None:
     # The dispatcher keeps surplus workers for longer than the watchdog of all tests permits.
     faulthandler.dump_traceback_later(1200, exit=True)
-    count = 8000
+    count = 6000
     with ms.ray.serve(1, NEEDS, min=0, max=3) as service:
 
         @ray.remote(num_cpus=0)
         def train(handle: ms.ray.RayService) -> list[int]:
-            return numbers(handle, count, 0.02, slow_from=count // 2, pause_s=0.05)
+            return numbers_read_slowly(handle, count, step_s=0.02, pause_s=0.05)
 
         trained = train.remote(service)
         eventually("more workers", 60, lambda: service.wanted() == 3)

@@ -30,6 +30,9 @@ pub(crate) struct Iterations {
     pub(crate) unread: Stamps<IterationId>,
     /// The coordinated reads with missing consumers.
     pub(crate) incomplete: Alarms<IterationId>,
+    /// The process that joined last as each consumer of a job. The processes are not stored, because they
+    /// only delay an alarm.
+    consumers: BTreeMap<(JobId, u32), SessionId>,
 }
 
 /// The index by which an iteration is found.
@@ -200,7 +203,12 @@ impl Iterations {
 
     /// Lets a consumer join an iteration once: elements that were sent to one client are never sent to
     /// another (C9.2).
-    pub(crate) fn take_consumer(&mut self, id: IterationId, consumer: Option<u32>) -> Result<(), Error> {
+    pub(crate) fn take_consumer(
+        &mut self,
+        id: IterationId,
+        consumer: Option<u32>,
+        session: SessionId,
+    ) -> Result<(), Error> {
         let Some(consumer) = consumer else {
             return Ok(());
         };
@@ -214,8 +222,23 @@ impl Iterations {
         }
         if let Some(row) = self.rows.get_mut(&id) {
             row.consumers.insert(consumer);
+            self.consumers.insert((row.job, consumer), session);
         }
         Ok(())
+    }
+
+    /// Returns the process that joined last as a consumer of a job.
+    pub(crate) fn process_of_consumer(&self, job: JobId, consumer: u32) -> Option<SessionId> {
+        self.consumers.get(&(job, consumer)).copied()
+    }
+
+    /// Forgets the consumers of a job that was deleted.
+    pub(crate) fn forget_consumers(&mut self, job: JobId) {
+        let consumers = self.consumers.range((job, 0)..=(job, u32::MAX));
+        let consumers: Vec<_> = consumers.map(|(consumer, _)| *consumer).collect();
+        for consumer in consumers {
+            self.consumers.remove(&consumer);
+        }
     }
 
     /// Starts or stops the clock that collects an unread iteration.

@@ -82,6 +82,68 @@ fn an_ended_tasks_groups_are_the_verdict() {
     );
     acknowledge(&mut rig, clients[0], task, 7);
     assert_eq!(rig.told(&verdict(task, 7)), 2);
+    clients.iter().for_each(|client| hear(&mut rig, *client, task));
+    assert_eq!(phase(&rig), Phase::Finished, "nothing remains to be read");
+}
+
+/// C9.5: all groups of a task that a consumer has the end of are handed over, so that no split is lost with
+/// its worker.
+#[test]
+fn an_ended_tasks_splits_are_not_lost() {
+    let mut rig = Rig::new();
+    let job = job(&mut rig, Policy::Dynamic, 2);
+    let worker = rig.worker(1, "one:1");
+    let clients = consumers(&mut rig, job, 2);
+    let task = rig.tasks(worker)[0];
+    while rig.lease(worker, task).unwrap().0 > 0 {}
+    finish(&mut rig, worker, task);
+    drained(&mut rig, clients[0], task);
+    rig.restart();
+    leave(&mut rig, worker);
+    rig.restart();
+    for (client, groups) in clients.iter().zip([7, 6]) {
+        acknowledge(&mut rig, *client, task, groups);
+    }
+    clients.iter().for_each(|client| hear(&mut rig, *client, task));
+    let iteration = &rig.machine.status().iterations[0];
+    let counts = (iteration.phase, iteration.splits_done, iteration.splits_lost);
+    assert_eq!(counts, (Phase::Finished, 100, 0));
+}
+
+/// C10.2: a draining worker delivers the splits that it has begun, to all consumers.
+#[test]
+fn a_draining_worker_ends_its_tasks_in_step() {
+    let mut rig = Rig::new();
+    let job = job(&mut rig, Policy::Dynamic, 2);
+    let workers = [rig.worker(1, "one:1"), rig.worker(2, "two:2")];
+    let clients = consumers(&mut rig, job, 2);
+    let [drains, stays] = workers.map(|worker| rig.tasks(worker)[0]);
+    rig.lease(workers[0], drains).unwrap();
+    rig.ask(workers[0], Role::Worker, Request::DrainWorker).unwrap();
+    assert_eq!(
+        rig.machine.status().iterations[0].removals,
+        0,
+        "the task winds down"
+    );
+    let cut_short = Request::FinishTask {
+        task: drains,
+        delivered: true,
+        exhausted: false,
+        cut_short: true,
+    };
+    rig.ask(workers[0], Role::Worker, cut_short).unwrap();
+    clients
+        .iter()
+        .for_each(|client| drained(&mut rig, *client, drains));
+    leave(&mut rig, workers[0]);
+    while rig.lease(workers[1], stays).unwrap().0 > 0 {}
+    finish(&mut rig, workers[1], stays);
+    clients
+        .iter()
+        .for_each(|client| drained(&mut rig, *client, stays));
+    let iteration = &rig.machine.status().iterations[0];
+    let counts = (iteration.phase, iteration.splits_done, iteration.splits_lost);
+    assert_eq!(counts, (Phase::Finished, 100, 0));
 }
 
 /// C6.5, C9.4: the splits of a lost task are read by late tasks after the other tasks have ended.

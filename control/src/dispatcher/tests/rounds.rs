@@ -477,6 +477,55 @@ fn silent_consumers_are_named_until_they_return() {
     }
 }
 
+/// C9.8: a trainer may take its time between two epochs, for example for an evaluation.
+#[test]
+fn a_consumer_between_epochs_is_not_missing() {
+    let mut rig = Rig::new();
+    let job = job(&mut rig, Policy::Off, 2);
+    let worker = rig.worker(1, "one:1");
+    let mut join = |consumer: u32, repetition: u64| {
+        let session = SessionId(20 + u64::from(consumer));
+        let request = Request::OpenIteration {
+            job,
+            repetition,
+            consumer: Some(consumer),
+            whereabouts: Whereabouts::default(),
+        };
+        let reply = rig.ask(session, Role::Read, request).unwrap();
+        let Reply::Client(id, _) = reply else {
+            panic!("{reply:?}")
+        };
+        (session, id)
+    };
+    let (first, second) = (join(0, 0), join(1, 0));
+    let next = join(0, 1);
+    for (session, client) in [first, second] {
+        rig.ask(session, Role::Read, Request::Release { client }).unwrap();
+    }
+    let pass = |rig: &mut Rig, seconds: u64, sessions: &[(SessionId, Vec<ClientId>)]| {
+        for _ in 0..2 * seconds {
+            rig.now += Duration::from_millis(500);
+            let workers = [(worker, true, vec![])].into_iter();
+            let readers = sessions.iter().cloned();
+            for (session, is_worker, clients) in
+                workers.chain(readers.map(|(session, clients)| (session, false, clients)))
+            {
+                rig.event(crate::dispatcher::Event::Heartbeat {
+                    session,
+                    worker: is_worker,
+                    clients,
+                });
+            }
+            rig.event(crate::dispatcher::Event::Woken);
+        }
+    };
+    let (reads, waits) = ((next.0, vec![next.1]), (second.0, vec![]));
+    pass(&mut rig, 300, &[reads.clone(), waits]);
+    assert_eq!(rig.told(&lost(&[1])), 0, "its process is heard");
+    pass(&mut rig, 80, &[reads]);
+    assert_eq!(rig.told(&lost(&[1])), 1);
+}
+
 /// Tests that a dispatcher that was suspended counts no consumer as missing (C9.8, C7.6).
 #[test]
 fn the_dispatchers_own_silence_misses_no_consumer() {

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::inbox::Inbox;
 use super::pushes::Pushes;
@@ -17,6 +18,9 @@ use crate::split::{LeaseRange, Seen};
 
 /// Maximum number of ranges in one report. At 19 bytes each, two lists of them fit in a small request.
 const RANGES_MAX: usize = 1024;
+
+/// The time after which a refused confirmation is sent again.
+const CONFIRM_AGAIN: Duration = Duration::from_secs(1);
 
 /// A reader's lease on an iteration. The session sends heartbeats for the client in the background.
 /// Dropping the value releases the client in the background.
@@ -125,8 +129,13 @@ impl IterationHandle {
             let (reporter, task) = (self.reporter.clone(), verdict.task);
             tokio::spawn(async move {
                 let client = reporter.client;
-                if let Err(error) = reporter.report(WireRequest::VerdictHeard { client, task }).await {
+                // A full store refuses the confirmation, and the iteration does not end without it.
+                while let Err(error) = reporter.report(WireRequest::VerdictHeard { client, task }).await {
                     tracing::debug!(%client, %task, %error, "a verdict was not confirmed");
+                    if error.code != Code::Unavailable {
+                        break;
+                    }
+                    tokio::time::sleep(CONFIRM_AGAIN).await;
                 }
             });
         }

@@ -300,6 +300,7 @@ fn removal(id: u64, seed: u64) -> RemovalRecord {
         start_round: seed / 11,
         readers: clients(seed),
         blame: Blame::Nothing,
+        ended: BTreeSet::new(),
     }
 }
 

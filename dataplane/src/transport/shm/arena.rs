@@ -147,12 +147,13 @@ impl Arena {
     }
 
     /// Returns the offset in the arena of a slot, or of a part of a slot. Returns `None` for slots outside
-    /// the arena.
+    /// the arena, and for an empty part at the arena's end: another mapping may begin there.
     #[must_use]
     pub fn offset_of(&self, slot: &Slot) -> Option<u64> {
         let start = self.shared.mapping.start().addr().get();
         let offset = slot.as_ptr().addr().checked_sub(start)?;
-        (offset + slot.len() <= self.size_bytes()).then_some(offset as u64)
+        let is_within = offset < self.size_bytes() && offset + slot.len() <= self.size_bytes();
+        is_within.then_some(offset as u64)
     }
 
     /// Returns idle pages to the system if fewer than half of the pages with memory were in use at every time

@@ -10,7 +10,8 @@ use proptest::prelude::*;
 use super::buffers::{layout, pair_in, sequences, wait_until_it_waits, write};
 use crate::proto::message::RefusalCode;
 use crate::proto::send::Ending;
-use crate::worker::buffer::{BufferLimits, Mark, Take, TaskBuffer};
+use crate::worker::buffer::{Mark, Take, TaskBuffer};
+use crate::worker::buffer_limits::BufferLimits;
 use crate::worker::mode::TaskMode;
 use crate::worker::place::Role;
 use crate::worker::producer::Producer;
@@ -261,6 +262,27 @@ fn a_coordinated_end_follows_whole_groups() {
             assert_eq!(heard, ending);
         }
     }
+}
+
+/// D7.5: the ending does not wait for a consumer that never takes its element of the incomplete group.
+#[test]
+fn an_incomplete_group_delays_no_end() {
+    let (buffer, mut producer) = coordinated(2, UNBOUNDED);
+    for index in 0..3 {
+        write(&mut producer, index, 1);
+    }
+    producer.split_done(0, 0);
+    producer.finish(Ending::Exhausted);
+    for consumer in 0..2 {
+        assert_eq!(take(&buffer, consumer, 1).len(), 1);
+        buffer.acknowledge(100 + consumer, 1);
+    }
+    assert_eq!(buffer.take_marks(101, 9).len(), 1);
+    for consumer in [1, 0] {
+        let ended = buffer.take(100 + consumer, 1, u64::MAX);
+        assert!(matches!(ended, Take::Ended(Ending::Exhausted)), "{ended:?}");
+    }
+    assert!(buffer.is_drained());
 }
 
 /// D7.2.
