@@ -5,8 +5,10 @@
 //! |---|---|
 //! | `consumer` | a naive consumer: its rounds, and its view of each task |
 //! | `world` | the machine, the workers, the consumers, and their messages |
+//! | `splits` | the splits of jobs under `dynamic`: leases, reports and their ledger |
 //! | `promises` | the properties |
 
 mod consumer;
 mod promises;
+mod splits;
 mod world;

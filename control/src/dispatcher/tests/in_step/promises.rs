@@ -3,6 +3,7 @@
 use millstream_testkit::rounds;
 use proptest::prelude::*;
 
+use super::splits::Data;
 use super::world::World;
 
 proptest! {
@@ -15,7 +16,7 @@ proptest! {
         workers in 0_usize..3,
         ops in prop::collection::vec((0_u8..31, any::<u16>()), 0..250),
     ) {
-        let mut world = World::new(count, None);
+        let mut world = World::new(count, Data::Endless);
         (0..workers).for_each(|_| world.step(5, 0));
         for (op, pick) in ops {
             world.step(op, usize::from(pick));
@@ -38,7 +39,7 @@ proptest! {
         workers in 0_usize..3,
         ops in prop::collection::vec((0_u8..35, any::<u16>()), 0..250),
     ) {
-        let mut world = World::new(count, Some(groups));
+        let mut world = World::new(count, Data::Groups(groups));
         (0..workers).for_each(|_| world.step(5, 0));
         for (op, pick) in ops {
             world.step(op, usize::from(pick));
@@ -48,13 +49,32 @@ proptest! {
         world.check_end();
     }
 
+    /// C6.4, C6.5, C9.5, C9.9, C10.2: the consumers hand over each split at most once. Every other split is
+    /// lost with a report.
+    #[test]
+    fn no_split_is_missing_without_a_report(
+        (count, splits) in (1_u32..4, 0_u64..30),
+        workers in 0_usize..3,
+        ops in prop::collection::vec((0_u8..41, any::<u16>()), 0..250),
+    ) {
+        let mut world = World::new(count, Data::Splits(splits));
+        (0..workers).for_each(|_| world.step(5, 0));
+        for (op, pick) in ops {
+            world.step(op, usize::from(pick));
+        }
+        world.heal();
+        prop_assert!(world.ends(), "the consumers wait for ever");
+        world.check_end();
+        world.check_splits(splits);
+    }
+
     /// Tests that missing consumers are named, and that the remaining consumers stay in step (C9.8, C9.5).
     #[test]
     fn missing_consumers_are_named_to_the_others(
         count in 2_u32..4,
-        ops in prop::collection::vec((0_u8..38, any::<u16>()), 0..250),
+        ops in prop::collection::vec((0_u8..44, any::<u16>()), 0..250),
     ) {
-        let mut world = World::new(count, None);
+        let mut world = World::new(count, Data::Endless);
         for (op, pick) in ops {
             world.step(op, usize::from(pick));
         }

@@ -1,17 +1,18 @@
 //! The simulated world: the machine, the workers, the consumers, and their messages.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use millstream_link::Role;
 
 use super::consumer::Consumer;
+use super::splits::Data;
 use crate::dispatcher::tests::rig::{READER, Rig, facts};
 use crate::dispatcher::{DispatcherConfig, Event, Reply, Request, WorkerPush};
 use crate::error::Error;
 use crate::id::{JobId, SessionId, TaskId};
 use crate::job::{JobParameters, Policy};
-use crate::planner::{Cardinality, DatasetFacts};
+use crate::planner::{Cardinality, DatasetFacts, SourcePlan, SplitPlan};
 use crate::split::Seen;
 use crate::whereabouts::Whereabouts;
 
@@ -23,26 +24,31 @@ const TURNS_MAX: usize = 200;
 
 /// A worker's process. The elements of a worker reach the consumers also while the worker is cut off from
 /// the dispatcher.
-struct Worker {
-    session: SessionId,
+pub(super) struct Worker {
+    pub(super) session: SessionId,
     address: String,
-    alive: bool,
-    cut_off: bool,
-    tasks: BTreeMap<TaskId, Served>,
+    pub(super) alive: bool,
+    pub(super) cut_off: bool,
+    /// True if the worker drains, so that it takes no further splits and tasks.
+    pub(super) drains: bool,
+    pub(super) tasks: BTreeMap<TaskId, Served>,
 }
 
 /// A task on its worker.
-struct Served {
+pub(super) struct Served {
     /// The number of groups that each consumer has acknowledged.
     acknowledged: Vec<u64>,
+    /// True if no further split is leased to the task.
+    pub(super) is_at_end: bool,
     /// True if the worker reported that it has produced all groups.
-    has_finished: bool,
+    pub(super) has_finished: bool,
 }
 
 impl Served {
     fn new(consumers: usize) -> Served {
         Served {
             acknowledged: vec![0; consumers],
+            is_at_end: false,
             has_finished: false,
         }
     }
@@ -54,40 +60,54 @@ impl Served {
 }
 
 pub(super) struct World {
-    rig: Rig,
-    /// The number of groups that each task has; `None` for tasks without an end.
-    groups: Option<u64>,
+    pub(super) rig: Rig,
+    pub(super) data: Data,
+    /// The lease and the index of each split that a task has produced, in the order of its groups.
+    pub(super) produced: BTreeMap<TaskId, Vec<(u64, u64)>>,
+    /// The groups whose splits were reported as done.
+    pub(super) reported: BTreeSet<(TaskId, u64)>,
     job: JobId,
     count: u32,
-    workers: Vec<Worker>,
+    pub(super) workers: Vec<Worker>,
     pub(super) consumers: Vec<Consumer>,
     next_session: u64,
 }
 
 impl World {
-    /// Makes a world in which `count` consumers read tasks of `groups` groups, or tasks without an end.
-    pub(super) fn new(count: u32, groups: Option<u64>) -> World {
+    /// Makes a world in which `count` consumers read this data.
+    pub(super) fn new(count: u32, data: Data) -> World {
         let mut rig = Rig::with(DispatcherConfig {
             client_timeout: Duration::from_secs(20),
             acknowledge_timeout: Duration::from_secs(8),
             consumer_timeout: Duration::from_secs(30),
             ..DispatcherConfig::default()
         });
+        let (cardinality, policy) = match data {
+            Data::Endless => (Cardinality::Infinite, Policy::Off),
+            Data::Groups(groups) => (Cardinality::Finite(groups * u64::from(count)), Policy::Off),
+            Data::Splits(splits) => {
+                rig.plan = Ok(SplitPlan {
+                    sources: vec![SourcePlan::Counted { splits }],
+                    seed: 0,
+                });
+                (Cardinality::Finite(splits * u64::from(count)), Policy::Dynamic)
+            }
+        };
         let facts = DatasetFacts {
-            cardinality: groups.map_or(Cardinality::Infinite, |groups| {
-                Cardinality::Finite(groups * u64::from(count))
-            }),
+            cardinality,
             ..facts()
         };
         let dataset = rig.register(None, facts).unwrap();
         let parameters = JobParameters {
             num_consumers: Some(count),
-            ..JobParameters::new(dataset, Policy::Off)
+            ..JobParameters::new(dataset, policy)
         };
         let job = rig.job(None, parameters).unwrap();
         World {
             rig,
-            groups,
+            data,
+            produced: BTreeMap::new(),
+            reported: BTreeSet::new(),
             job,
             count,
             workers: Vec::new(),
@@ -116,12 +136,15 @@ impl World {
             30 => self.confirm(pick),
             31 | 32 => self.finish_tasks(pick),
             33 | 34 => self.report_ends(pick),
+            35..=37 => self.produce(pick),
+            38 | 39 => self.report_splits(pick),
+            40 => self.drain(pick),
             _ => self.end_consumer(pick),
         }
     }
 
     /// Sends a request, and repeats it as if the answer were lost (C1.5).
-    fn ask(&mut self, session: SessionId, role: Role, request: Request) -> Result<Reply, Error> {
+    pub(super) fn ask(&mut self, session: SessionId, role: Role, request: Request) -> Result<Reply, Error> {
         let number = self.rig.send(session, role, request.clone());
         let first = self.rig.reply(number).expect("answered at once");
         self.rig.send_numbered(session, role, request, number, number);
@@ -183,13 +206,14 @@ impl World {
             address: address.clone(),
             alive: true,
             cut_off: false,
+            drains: false,
             tasks: BTreeMap::new(),
         });
         self.rig.register_worker(session.0, &address).unwrap();
         self.pass_on();
     }
 
-    fn worker(&mut self, pick: usize) -> Option<&mut Worker> {
+    pub(super) fn worker(&mut self, pick: usize) -> Option<&mut Worker> {
         let mut living: Vec<_> = self.workers.iter_mut().filter(|worker| worker.alive).collect();
         let place = pick.checked_rem(living.len())?;
         Some(living.swap_remove(place))
@@ -243,7 +267,7 @@ impl World {
             .unwrap();
     }
 
-    fn consumer(&mut self, pick: usize) -> Option<&mut Consumer> {
+    pub(super) fn consumer(&mut self, pick: usize) -> Option<&mut Consumer> {
         let mut living: Vec<_> = self
             .consumers
             .iter_mut()
@@ -304,27 +328,37 @@ impl World {
     fn deliver(&mut self, pick: usize) {
         let Some(worker) = self.worker(pick) else { return };
         let tasks: Vec<TaskId> = worker.tasks.keys().copied().collect();
-        let groups = self.groups.unwrap_or(u64::MAX);
+        let tasks: Vec<_> = tasks
+            .into_iter()
+            .map(|task| (task, self.groups_of(task)))
+            .collect();
         if let Some(consumer) = self.consumer(pick / WORKERS_MAX) {
-            tasks.into_iter().for_each(|task| consumer.receive(task, groups));
+            for (task, groups) in tasks {
+                consumer.receive(task, groups);
+            }
         }
     }
 
     /// Lets a worker report that it has produced everything. The consumers may lack any number of groups.
     fn finish_tasks(&mut self, pick: usize) {
-        let is_finite = self.groups.is_some();
+        let (is_finite, has_splits) = match self.data {
+            Data::Endless => (false, false),
+            Data::Groups(_) => (true, false),
+            Data::Splits(_) => (true, true),
+        };
         let Some(worker) = self.worker(pick).filter(|worker| is_finite && !worker.cut_off) else {
             return;
         };
-        let session = worker.session;
-        let running = worker.tasks.iter().filter(|(_, served)| !served.has_finished);
+        let (session, cut_short) = (worker.session, worker.drains);
+        let is_due = |served: &Served| !served.has_finished && (served.is_at_end || !has_splits);
+        let running = worker.tasks.iter().filter(|(_, served)| is_due(served));
         let running: Vec<TaskId> = running.map(|(task, _)| *task).collect();
         for task in running {
             let finish = Request::FinishTask {
                 task,
                 delivered: false,
-                exhausted: true,
-                cut_short: false,
+                exhausted: !cut_short,
+                cut_short,
             };
             self.ask(session, Role::Worker, finish).unwrap();
             let worker = self.workers.iter_mut().find(|worker| worker.session == session);
@@ -369,17 +403,22 @@ impl World {
             .iter()
             .map(|(task, served)| (*task, served.released(), served.has_finished));
         let released: Vec<(TaskId, u64, bool)> = released.collect();
-        let all = self.groups;
+        let released: Vec<_> = released
+            .into_iter()
+            .map(|(task, groups, has_finished)| {
+                (task, groups, has_finished && groups == self.groups_of(task))
+            })
+            .collect();
         let Some(consumer) = self.consumer(pick / WORKERS_MAX) else {
             return;
         };
-        for (task, groups, has_finished) in released {
+        for (task, groups, has_ended) in released {
             if let Some(view) = consumer.tasks.get_mut(&task)
                 && !view.frozen
             {
                 view.released = view.released.max(groups);
             }
-            if has_finished && all == Some(groups) {
+            if has_ended {
                 consumer.end_after(task, groups);
             }
         }
@@ -407,6 +446,7 @@ impl World {
     }
 
     fn acknowledge_removals(&mut self, pick: usize) {
+        self.report_splits(pick);
         let Some(consumer) = self.consumer(pick) else {
             return;
         };
@@ -417,6 +457,9 @@ impl World {
                 consumers.find_map(|consumer| (consumer.id == client).then(|| consumer.tasks.get(&task))?);
             let seen = Seen {
                 released: view.map_or(0, |view| view.released),
+                partial: view.map_or_else(Vec::new, |view| {
+                    self.leases_of(task, view.released..view.received)
+                }),
                 ..Seen::default()
             };
             self.ask(session, Role::Read, Request::Acknowledge { client, task, seen })
@@ -450,7 +493,7 @@ impl World {
         }
         // The time exceeds nearly every limit of silence (C7.6).
         self.pass(Duration::from_secs(40));
-        if !self.workers.iter().any(|worker| worker.alive) {
+        if !self.workers.iter().any(|worker| worker.alive && !worker.drains) {
             self.add_worker();
         }
     }
@@ -476,11 +519,15 @@ impl World {
             self.acknowledge_elements(pick);
             self.release(pick);
         }
-        (0..WORKERS_MAX).for_each(|pick| self.finish_tasks(pick));
+        for pick in 0..WORKERS_MAX {
+            self.produce(pick);
+            self.finish_tasks(pick);
+        }
         for pick in 0..self.count as usize {
             self.answer(pick);
             self.acknowledge_removals(pick);
             self.confirm(pick);
+            self.report_splits(pick);
             self.report_ends(pick);
             self.read(pick);
         }
@@ -511,8 +558,8 @@ impl World {
             assert_eq!(consumer.handed.len(), first.handed.len(), "an end came early");
             for (task, view) in consumer.tasks.iter().filter(|(_, view)| !view.frozen) {
                 assert_eq!(
-                    Some(consumer.handed_of(*task)),
-                    self.groups,
+                    consumer.handed_of(*task),
+                    self.groups_of(*task),
                     "task {task}: {view:?}"
                 );
             }
