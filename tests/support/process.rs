@@ -226,6 +226,30 @@ pub(crate) fn signal(child: &Child, name: &str) {
         .args(["-s", name, &child.id().to_string()])
         .status();
     assert!(sent.expect("kill runs").success(), "SIG{name} was not sent");
+    if name == "STOP" {
+        await_stop(child.id());
+    }
+}
+
+/// Waits until all threads of a process have stopped. A thread that runs on another processor stops a moment
+/// after the signal was sent, and could answer a request in this time.
+fn await_stop(pid: u32) {
+    let folder = format!("/proc/{pid}/task");
+    let deadline = Instant::now() + WATCHDOG;
+    let is_stopped = |thread: std::fs::DirEntry| {
+        // The state follows the name of the thread, which is in parentheses.
+        let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        stat.rsplit_once(") ")
+            .is_none_or(|(_, rest)| rest.starts_with(['T', 'Z', 'X']))
+    };
+    loop {
+        let mut threads = std::fs::read_dir(&folder).expect("the process runs").flatten();
+        if threads.all(is_stopped) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "the process {pid} does not stop");
+        std::thread::sleep(LOOK_EVERY);
+    }
 }
 
 fn collect(mut pipe: impl Read + Send + 'static) -> Receiver<String> {
