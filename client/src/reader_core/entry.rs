@@ -61,7 +61,8 @@ pub(super) struct Entry {
     /// split's end.
     pub(super) done: BTreeMap<u64, u64>,
     /// Leases of ended splits that the dispatcher does not know to be done. Each lease follows the number of
-    /// elements that the user must be done with first (D5.6).
+    /// elements that the user must be done with first (D5.6). In coordinated reads, the number counts groups
+    /// that must be released first (C9.9).
     pub(super) unconfirmed: VecDeque<(u64, u64)>,
     /// The number of elements that the user is done with, according to the last message to the worker.
     pub(super) used_told: u64,
@@ -228,7 +229,21 @@ impl Entry {
         confirmed.into_iter()
     }
 
-    /// Counts the ended splits of a coordinated read that are not sure to be handed over as seen in part.
+    /// Lets an ended split of a coordinated read wait for its groups. Its last elements, at other consumers,
+    /// may be in the group after this consumer's latest one (C9.9).
+    pub(super) fn await_release(&mut self, lease: u64) {
+        self.unconfirmed.push_back((self.delivered + 1, lease));
+    }
+
+    /// Removes and returns the splits of a coordinated read whose groups are all released (C9.9). At the end
+    /// of the task, these are all splits.
+    pub(super) fn confirm_released(&mut self, has_ended: bool) -> impl Iterator<Item = u64> + use<> {
+        let all = has_ended.then_some(u64::MAX);
+        self.confirm(all.unwrap_or_else(|| self.half.released()))
+    }
+
+    /// Counts the ended splits of a removed task as seen in part if their groups are not released. The
+    /// consumers may give these groups up (C9.5).
     pub(super) fn reopen_unconfirmed(&mut self) {
         for (_, lease) in self.unconfirmed.drain(..) {
             self.done.remove(&lease);

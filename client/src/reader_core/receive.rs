@@ -11,7 +11,6 @@ use millstream_element::{ElementSpec, Layout};
 
 use super::entry::Entry;
 use super::state::ReaderCore;
-use super::unreported::Unreported;
 use crate::error::ReadError;
 
 impl ReaderCore {
@@ -163,12 +162,12 @@ impl ReaderCore {
                 // The lease identifies the attempt, so the attempt number is not needed.
                 Arrival::SplitDone { lease, attempt: _ } => {
                     entry.note_done(lease);
-                    let later = u64::from(self.schedule.is_some());
-                    entry.unconfirmed.push_back((entry.delivered + later, lease));
-                    if later == 0 {
-                        for lease in entry.confirm(entry.used(is_in_use)) {
-                            self.unreported.note_done(task, lease);
-                        }
+                    if self.schedule.is_some() {
+                        entry.await_release(lease);
+                    } else {
+                        entry.unconfirmed.push_back((entry.delivered, lease));
+                        let done = entry.confirm(entry.used(is_in_use));
+                        done.for_each(|lease| self.unreported.note_done(task, lease));
                     }
                 }
                 Arrival::End => {
@@ -189,17 +188,16 @@ impl ReaderCore {
             }
         }
         if self.schedule.is_some() {
-            report_released(entry, &mut self.unreported, has_ended);
+            let done = entry.confirm_released(has_ended);
+            done.for_each(|lease| self.unreported.note_done(task, lease));
         }
         if has_ended {
             self.unreported.note_waiting(task, entry.waiting_splits());
             self.unreported.note_drained(task);
         }
         let worker = Arc::clone(&entry.worker);
-        let acknowledgement = entry
-            .half
-            .owes_acknowledgement()
-            .then(|| entry.half.acknowledge());
+        let is_owed = entry.half.owes_acknowledgement();
+        let acknowledgement = is_owed.then(|| entry.half.acknowledge());
         if has_ended {
             self.end_of_data_in_turn(task);
             // Allows the worker to forget this reader.
@@ -209,20 +207,6 @@ impl ReaderCore {
             self.tell(task, acknowledgement);
         }
         Ok(())
-    }
-}
-
-/// Reports the ended splits of a coordinated read whose groups are all released. Later groups may be given up
-/// with the worker (C9.9). The last elements of a split may be in the group after this consumer's, so that a
-/// split waits for one group more.
-fn report_released(entry: &mut Entry, unreported: &mut Unreported, has_ended: bool) {
-    let released = if has_ended {
-        u64::MAX
-    } else {
-        entry.half.released()
-    };
-    for lease in entry.confirm(released) {
-        unreported.note_done(entry.source.task, lease);
     }
 }
 

@@ -76,9 +76,9 @@ impl Schedule {
     }
 
     /// Adds a task that takes part from the round `start` on. Has no effect on a task that was added with a
-    /// start, or that ended. Without a start, returns the round to report to
-    /// the dispatcher. This consumer has not begun that round, and will not begin it before the start is
-    /// known. Repeated calls return the same round.
+    /// start, or that ended. Without a start, returns the round to report to the dispatcher. This consumer
+    /// has not begun that round, and will not begin it before the start is known. Repeated calls return the
+    /// same round.
     pub(crate) fn add(&mut self, task: TaskId, start: Option<u64>) -> Result<Option<u64>, OutOfStep> {
         if self.taking.contains_key(&task) {
             return Ok(None);
