@@ -1,13 +1,14 @@
 //! Tests of coordinated reads over real connections: consumers in several processes, late and lost workers,
 //! and a restart.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use millstream_control::rpc::{Client, IterationHandle};
 use millstream_control::{ClientPush, Code, JobId, JobParameters, Policy, Seen, TaskConcluded, TaskId};
 use millstream_link::{Claims, Role, Ticket};
 
-use crate::support::{Cluster, SharedStore, stop, task_added, told, within};
+use crate::support::{Cluster, FullStore, SharedStore, stop, task_added, told, within};
 
 /// Returns a named job, which each of its consumers requests.
 async fn job(client: &Client, consumers: u32) -> JobId {
@@ -110,6 +111,38 @@ async fn consumers_agree_across_a_dispatchers_restart() {
         }
     };
     within("the confirmations", confirmed).await;
+}
+
+/// C9.5: a full store refuses the confirmations of a verdict. The consumers send them again, because the
+/// iteration does not end before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn refused_confirmations_are_sent_again() {
+    let cluster = Cluster::new();
+    let is_full = Arc::new(Mutex::new(false));
+    let server = cluster.dispatcher(None, Box::new(FullStore(is_full.clone())));
+    let worker = cluster.worker("worker:1", server.local_addr()).await;
+    let client = cluster.connect(Role::Submit, server.local_addr()).await.unwrap();
+    let job = job(&client, 1).await;
+    let mut only = open(&client, job, 0).await;
+    task_added(&mut only).await;
+    worker.die();
+    let task = removed(&mut only).await;
+    only.acknowledge_removal(task, released(3)).await.unwrap();
+    *is_full.lock().unwrap() = true;
+    // The dispatcher refuses requests once the store has refused a change.
+    let refusal = async { while client.register_dataset(None, b"20".to_vec()).await.is_ok() {} };
+    within("a refusal", refusal).await;
+    let verdict = told(&mut only).await;
+    assert!(matches!(verdict, ClientPush::TaskConcluded(_)), "{verdict:?}");
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(client.status().await.unwrap().iterations[0].removals, 1);
+    *is_full.lock().unwrap() = false;
+    let confirmed = async {
+        while client.status().await.unwrap().iterations[0].removals > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    within("the confirmation", confirmed).await;
 }
 
 /// C9.2, C9.8

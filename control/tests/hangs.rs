@@ -13,7 +13,7 @@ use millstream_control::{
 };
 use millstream_link::{Endpoint, EndpointConfig, PeerLimits, Role};
 
-use crate::support::{Cluster, WordPlanner, open, told, within};
+use crate::support::{Cluster, FullStore, WordPlanner, open, told, within};
 
 /// Tests that a dispatcher which hangs does not keep a worker's lease alive (C1.9, C7.4).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -338,26 +338,6 @@ impl Store for HangingStore {
         let hangs = *self.hangs.lock().unwrap();
         if hangs {
             self.hanging.recv().ok();
-        }
-        Ok(())
-    }
-}
-
-/// A store that reports a lack of space while its flag is set.
-struct FullStore(Arc<Mutex<bool>>);
-
-impl Store for FullStore {
-    fn is_volatile(&self) -> bool {
-        false
-    }
-
-    fn load(&mut self) -> Result<Vec<Record>, StoreError> {
-        MemoryStore::new().load()
-    }
-
-    fn commit(&mut self, _changes: &[Change]) -> Result<(), StoreError> {
-        if *self.0.lock().unwrap() {
-            return Err(StoreError::Full("no room".to_owned()));
         }
         Ok(())
     }

@@ -64,6 +64,26 @@ impl Planner for WordPlanner {
     }
 }
 
+/// A store that reports a lack of space while its flag is set.
+pub(crate) struct FullStore(pub(crate) Arc<std::sync::Mutex<bool>>);
+
+impl Store for FullStore {
+    fn is_volatile(&self) -> bool {
+        false
+    }
+
+    fn load(&mut self) -> Result<Vec<Record>, StoreError> {
+        MemoryStore::new().load()
+    }
+
+    fn commit(&mut self, _changes: &[Change]) -> Result<(), StoreError> {
+        if *self.0.lock().unwrap() {
+            return Err(StoreError::Full("no room".to_owned()));
+        }
+        Ok(())
+    }
+}
+
 /// A store that outlives its dispatcher.
 #[derive(Clone)]
 pub(crate) struct SharedStore(Arc<std::sync::Mutex<MemoryStore>>);

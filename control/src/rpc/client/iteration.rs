@@ -129,10 +129,10 @@ impl IterationHandle {
             let (reporter, task) = (self.reporter.clone(), verdict.task);
             tokio::spawn(async move {
                 let client = reporter.client;
-                // A full store refuses the confirmation, and the iteration does not end without it.
                 while let Err(error) = reporter.report(WireRequest::VerdictHeard { client, task }).await {
                     tracing::debug!(%client, %task, %error, "a verdict was not confirmed");
-                    if error.code != Code::Unavailable {
+                    // A full store refuses the confirmation, and the iteration does not end without it.
+                    if error.code != Code::Unavailable || !reporter.is_open() {
                         break;
                     }
                     tokio::time::sleep(CONFIRM_AGAIN).await;
@@ -312,18 +312,21 @@ impl IterationReporter {
     /// Reports with the next heartbeat the number of elements that this client's user has taken, and the
     /// user's own pace.
     pub fn note_pace(&self, pace: Pace) {
-        // A client that was released meanwhile is no longer reported.
-        if self.session.clients().lock().contains(&self.client) {
+        if self.is_open() {
             self.session.paces().lock().note_client(self.client, pace);
         }
     }
 
     /// Reports this client's links with workers with the next heartbeat.
     pub fn note_links(&self, links: ClientLinks) {
-        // A client that was released meanwhile is no longer reported.
-        if self.session.clients().lock().contains(&self.client) {
+        if self.is_open() {
             self.session.paces().lock().note_client_links(self.client, links);
         }
+    }
+
+    /// Returns false once the client was released or its handle was dropped.
+    fn is_open(&self) -> bool {
+        self.session.clients().lock().contains(&self.client)
     }
 
     async fn report(&self, request: WireRequest) -> Result<(), Error> {
