@@ -65,30 +65,27 @@ impl Party {
     }
 }
 
+/// Reads `steps` steps, with each consumer on its own thread. Returns the first number of each element.
 pub(crate) fn read_apart(readers: &mut [Reader], steps: usize) -> Vec<Vec<i64>> {
-    let read = |reader: &mut Reader| -> Vec<i64> {
+    on_threads(readers, |reader| {
         let next = || numbers(&reader.next_element().expect("no failure").expect("no end"))[0];
         std::iter::repeat_with(next).take(steps).collect()
-    };
-    std::thread::scope(|scope| {
-        let reading: Vec<_> = readers
-            .iter_mut()
-            .map(|reader| scope.spawn(move || read(reader)))
-            .collect();
-        let rows = reading.into_iter().map(|row| row.join());
-        rows.map(|row| row.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect()
     })
 }
 
 /// Reads to the end, with each consumer on its own thread. Returns the first number of each element.
 pub(crate) fn read_to_the_end(readers: &mut [Reader]) -> Vec<Vec<i64>> {
-    let read = |reader: &mut Reader| -> Vec<i64> {
+    on_threads(readers, |reader| {
         let next = || reader.next_element().expect("no failure");
         std::iter::from_fn(next)
             .map(|element| numbers(&element)[0])
             .collect()
-    };
+    })
+}
+
+/// Calls `read` for each consumer, on a thread of its own.
+fn on_threads(readers: &mut [Reader], read: impl Fn(&mut Reader) -> Vec<i64> + Sync) -> Vec<Vec<i64>> {
+    let read = &read;
     std::thread::scope(|scope| {
         let reading: Vec<_> = readers
             .iter_mut()

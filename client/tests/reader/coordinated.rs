@@ -184,6 +184,14 @@ impl Party {
         self.reads.iter_mut().map(next).collect()
     }
 
+    /// Lets every consumer ask for an element, and expects the failure of a task with this text.
+    fn expect_failure(&mut self, text: &str) {
+        for read in &mut self.reads {
+            let error = read.reader.next_element().expect_err("the task failed");
+            assert!(error.to_string().contains(text), "{error}");
+        }
+    }
+
     /// Waits until each consumer has reported the end of `tasks` tasks.
     fn wait_for_ends(&mut self, tasks: u64) {
         for _ in 0..tasks {
@@ -414,12 +422,8 @@ fn all_consumers_fail_in_the_same_step() {
         party.tell(&TaskEvent::CaughtUp);
         party.read(4);
         assert_eq!(party.handed, [(0, 0), (1, 0), (0, 1), (1, 1)]);
-        for read in &mut party.reads {
-            for _again in 0..2 {
-                let error = read.reader.next_element().expect_err("the task failed");
-                assert!(error.to_string().contains("torn"), "{error}");
-            }
-        }
+        party.expect_failure("torn");
+        party.expect_failure("torn");
     });
 }
 
@@ -470,10 +474,7 @@ fn a_late_consumer_fails_where_others_do() {
         party.tell(&TaskEvent::CaughtUp);
         party.read(3);
         assert_eq!(party.of_task(0), [0, 1, 2]);
-        for read in &mut party.reads {
-            let error = read.reader.next_element().expect_err("the task failed");
-            assert!(error.to_string().contains("torn at last"), "{error}");
-        }
+        party.expect_failure("torn at last");
         let task = TaskId(0);
         assert_eq!(
             party.reports(),
@@ -496,10 +497,7 @@ fn a_refused_consumer_fails_where_others_do() {
         party.tell(&failed());
         party.tell(&TaskEvent::CaughtUp);
         party.read(3);
-        for read in &mut party.reads {
-            let error = read.reader.next_element().expect_err("the task failed");
-            assert!(error.to_string().contains("torn at last"), "{error}");
-        }
+        party.expect_failure("torn at last");
     });
 }
 
@@ -521,12 +519,7 @@ fn a_forgotten_failure_arrives_in_its_tasks_turn() {
         assert_eq!(party.settle_start(2), 3);
         party.read(1);
         assert_eq!(party.handed[5..], [(1, 2)]);
-        let error = party.reads[0]
-            .reader
-            .next_element()
-            .expect_err("the task failed")
-            .to_string();
-        assert!(error.contains("torn"), "{error}");
+        party.expect_failure("torn");
     });
 }
 

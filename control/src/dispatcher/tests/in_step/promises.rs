@@ -1,10 +1,33 @@
 //! The promises that hold in every run.
 
+use std::ops::Range;
+
 use millstream_testkit::rounds;
 use proptest::prelude::*;
 
 use super::splits::Data;
 use super::world::World;
+
+/// Random steps of [`World::step`], each with the number that picks its process.
+fn steps(kinds: Range<u8>) -> impl Strategy<Value = Vec<(u8, u16)>> {
+    prop::collection::vec((kinds, any::<u16>()), 0..250)
+}
+
+/// Random steps in which consumers end. The kinds from 31 to 40 only matter for tasks with an end.
+fn steps_with_ended_consumers() -> impl Strategy<Value = Vec<(u8, u16)>> {
+    let kinds = prop_oneof![31 => 0_u8..31, 3 => 41_u8..44];
+    prop::collection::vec((kinds, any::<u16>()), 0..250)
+}
+
+/// Returns a world that begins with some workers, after these steps.
+fn played(count: u32, data: Data, workers: usize, steps: Vec<(u8, u16)>) -> World {
+    let mut world = World::new(count, data);
+    (0..workers).for_each(|_| world.add_worker());
+    for (kind, pick) in steps {
+        world.step(kind, usize::from(pick));
+    }
+    world
+}
 
 proptest! {
     #![proptest_config(rounds(128))]
@@ -14,13 +37,9 @@ proptest! {
     fn consumers_deliver_the_same_groups_and_continue(
         count in 1_u32..4,
         workers in 0_usize..3,
-        ops in prop::collection::vec((0_u8..31, any::<u16>()), 0..250),
+        steps in steps(0..31),
     ) {
-        let mut world = World::new(count, Data::Endless);
-        (0..workers).for_each(|_| world.step(5, 0));
-        for (op, pick) in ops {
-            world.step(op, usize::from(pick));
-        }
+        let mut world = played(count, Data::Endless, workers, steps);
         world.heal();
         prop_assert!(world.goes_on(), "the consumers wait for ever");
         world.check_order();
@@ -37,13 +56,9 @@ proptest! {
     fn finite_data_ends_in_one_step(
         (count, groups) in (1_u32..4, 0_u64..12),
         workers in 0_usize..3,
-        ops in prop::collection::vec((0_u8..35, any::<u16>()), 0..250),
+        steps in steps(0..35),
     ) {
-        let mut world = World::new(count, Data::Groups(groups));
-        (0..workers).for_each(|_| world.step(5, 0));
-        for (op, pick) in ops {
-            world.step(op, usize::from(pick));
-        }
+        let mut world = played(count, Data::Groups(groups), workers, steps);
         world.heal();
         prop_assert!(world.ends(), "the consumers wait for ever");
         world.check_end();
@@ -55,13 +70,9 @@ proptest! {
     fn no_split_is_missing_without_a_report(
         (count, splits) in (1_u32..4, 0_u64..30),
         workers in 0_usize..3,
-        ops in prop::collection::vec((0_u8..41, any::<u16>()), 0..250),
+        steps in steps(0..41),
     ) {
-        let mut world = World::new(count, Data::Splits(splits));
-        (0..workers).for_each(|_| world.step(5, 0));
-        for (op, pick) in ops {
-            world.step(op, usize::from(pick));
-        }
+        let mut world = played(count, Data::Splits(splits), workers, steps);
         world.heal();
         prop_assert!(world.ends(), "the consumers wait for ever");
         world.check_end();
@@ -72,12 +83,9 @@ proptest! {
     #[test]
     fn missing_consumers_are_named_to_the_others(
         count in 2_u32..4,
-        ops in prop::collection::vec((0_u8..44, any::<u16>()), 0..250),
+        steps in steps_with_ended_consumers(),
     ) {
-        let mut world = World::new(count, Data::Endless);
-        for (op, pick) in ops {
-            world.step(op, usize::from(pick));
-        }
+        let mut world = played(count, Data::Endless, 0, steps);
         world.check_order();
         world.heal();
         world.wait_for_the_missing();

@@ -193,7 +193,7 @@ impl World {
         SessionId(self.next_session)
     }
 
-    fn add_worker(&mut self) {
+    pub(super) fn add_worker(&mut self) {
         if self.workers.iter().filter(|worker| worker.alive).count() < WORKERS_MAX {
             self.start_worker(format!("worker-{}", self.workers.len()));
         }
