@@ -117,7 +117,7 @@ def main() -> None:
             scaler = subprocess.Popen(
                 [command, "autoscale", "--dispatcher", address, "--max", str(WORKERS_MAX), "--exec", script],
                 stdout=subprocess.PIPE,
-                env={**os.environ, "MILLSTREAM_COMMAND": command},
+                env={"MILLSTREAM_PYTHON": sys.executable, **os.environ, "MILLSTREAM_COMMAND": command},
                 text=True,
             )
             stack.callback(ended, scaler, Path(folder))
