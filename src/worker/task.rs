@@ -131,7 +131,7 @@ fn log_left_out(task: millstream_dataplane::TaskId, mode: TaskMode, elements: u6
     if let TaskMode::Coordinated { consumers } = mode {
         let left_out = elements % u64::from(consumers.get());
         if left_out > 0 {
-            tracing::info!(%task, left_out, %consumers, "the last elements of the task fill no round, and are left out");
+            tracing::info!(%task, left_out, %consumers, "the last elements of the task fill no group, and are left out");
         }
     }
 }
