@@ -51,8 +51,9 @@ def children(pid: int) -> list[int]:
     """Returns the ids of a process's descendants."""
     found = []
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in map(int, task.read_text().split()):
-            found += [child, *children(child)]
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # A thread may end while it is looked at.
+            for child in map(int, task.read_text().split()):
+                found += [child, *children(child)]
     return found
 
 
@@ -65,7 +66,7 @@ def until(condition: Callable[[], bool]) -> None:
 def is_gone(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return True
 
 

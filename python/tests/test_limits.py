@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import shutil
@@ -23,7 +24,11 @@ FULL = os.environ.get("MILLSTREAM_FULL") == "1"
 
 def descriptors() -> list[str]:
     """Returns the targets of this process's open file descriptors."""
-    return sorted(os.readlink(path) for path in Path("/proc/self/fd").iterdir() if path.exists())
+    targets = []
+    for path in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # Another thread may close a descriptor while it is looked at.
+            targets.append(os.readlink(path))
+    return sorted(targets)
 
 
 def test_a_dispatcher_may_die_at_any_step() -> None:

@@ -325,8 +325,11 @@ def test_a_dropped_loader_ends_its_workers() -> None:
 
 def connections() -> int:
     """Returns the threads of this process that serve readers' connections."""
-    tasks = Path("/proc/self/task").iterdir()
-    return sum((task / "comm").read_text().strip() == "reader" for task in tasks)
+    names = []
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # A thread may end while it is looked at.
+            names.append((task / "comm").read_text().strip())
+    return names.count("reader")
 
 
 def until(condition: Callable[[], bool]) -> None:
