@@ -29,9 +29,15 @@ _MODULES = os.pathsep.join((str(Path(__file__).parents[2]), str(Path(__file__).p
 
 
 class Cluster:
-    """A head node without room for workers, and further nodes that can be killed."""
+    """A head node without room for workers, and further nodes that can be killed.
 
-    def __init__(self) -> None:
+    Args:
+        python: The interpreter of the nodes.
+        connects: False if this program does not connect to the cluster.
+    """
+
+    def __init__(self, python: str = sys.executable, *, connects: bool = True) -> None:
+        self._python, self._connects = python, connects
         self._directory = tempfile.TemporaryDirectory(prefix="ms-ray-")
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._count = 2
@@ -39,7 +45,8 @@ class Cluster:
     def __enter__(self) -> Self:
         folder = self._directory.name
         self._start(HEAD, "--head", f"--port={PORT}", "--include-dashboard=false", "--num-cpus=2", f"--temp-dir={folder}")
-        ray.init(address=f"{HEAD}:{PORT}", log_to_driver=False, _node_ip_address=HEAD)
+        if self._connects:
+            ray.init(address=f"{HEAD}:{PORT}", log_to_driver=False, _node_ip_address=HEAD)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -81,7 +88,7 @@ class Cluster:
         return self._started(address, *arguments)
 
     def _started(self, address: str, *arguments: str) -> None:
-        command = [os.path.join(os.path.dirname(sys.executable), "ray"), "start", "--block", "--disable-usage-stats"]
+        command = [os.path.join(os.path.dirname(self._python), "ray"), "start", "--block", "--disable-usage-stats"]
         environment = {**os.environ, "PYTHONPATH": _MODULES}
         # The nodes must not find the key of the tests in a file of the user.
         environment["XDG_DATA_HOME"] = os.path.join(self._directory.name, "no-keys")
