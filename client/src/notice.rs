@@ -136,7 +136,7 @@ impl fmt::Display for Notice {
                 reason,
             } => write!(
                 f,
-                "an element of split {split} has failed {failures} of {max_failures} times, and is computed again: {reason}"
+                "attempt {failures} of {max_failures} at an element of split {split} failed, and another one follows: {reason}"
             ),
             Self::ElementQuarantined {
                 split,
@@ -146,10 +146,19 @@ impl fmt::Display for Notice {
                 reason,
             } => write!(
                 f,
-                "an element of split {split} is missing in this epoch, because it failed {failures} times: {reason}. This trainer leaves out \
-                 {quarantined} of at most {max_quarantined} elements"
+                "an element of split {split} is missing in this epoch, because it failed {}: {reason}. This trainer leaves out \
+                 {quarantined} of at most {max_quarantined} elements",
+                times(*failures)
             ),
         }
+    }
+}
+
+/// Returns "once", or the number with "times".
+fn times(count: u32) -> String {
+    match count {
+        1 => "once".to_owned(),
+        more => format!("{more} times"),
     }
 }
 
@@ -177,5 +186,32 @@ impl Notices {
 impl fmt::Debug for Notices {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Notices").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_failure_is_once() {
+        let quarantined = |failures| Notice::ElementQuarantined {
+            split: 7,
+            failures,
+            quarantined: 1,
+            max_quarantined: 4,
+            reason: "worker w: no".to_owned(),
+        };
+        let text = |failures| quarantined(failures).to_string();
+        assert!(
+            text(1).contains("because it failed once: worker w: no."),
+            "{}",
+            text(1)
+        );
+        assert!(
+            text(3).contains("because it failed 3 times: worker w: no."),
+            "{}",
+            text(3)
+        );
     }
 }

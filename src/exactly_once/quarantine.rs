@@ -130,8 +130,8 @@ impl Quarantine {
         let max = self.terms.max_elements;
         if quarantined > u64::from(max) || self.terms.elements.len() >= ExactlyOnce::QUARANTINED_MAX {
             return Decision::Fail(format!(
-                "The element failed {failures} times, and the limit of {max} quarantined elements is used up: correct the element or the \
-                 function, or raise max_quarantined."
+                "The element failed in all of its attempts ({failures}), and the limit of {max} quarantined elements is used up: correct \
+                 the element or the function, or raise max_quarantined."
             ));
         }
         self.failures.remove(&element);

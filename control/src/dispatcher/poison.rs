@@ -111,7 +111,9 @@ impl ServiceState {
         let advice = match limits.max_skips {
             0 => "let the job skip such splits with max_skips".to_owned(),
             skips => {
-                format!("raise max_skips = {skips}, which has been used up: {skipped} splits were skipped")
+                format!(
+                    "raise max_skips = {skips}, which has been used up (splits skipped so far: {skipped})"
+                )
             }
         };
         let on_other_causes = if limits.max_deaths < *PoisonLimits::DEATHS.end() {

@@ -266,7 +266,8 @@ fn a_job_skips_as_many_splits_as_allowed() {
     poisoned.kill(worker, &[]);
     assert_eq!(poisoned.status().phase, Phase::Finished);
     assert!(
-        poisoned.failures()[0].contains("raise max_skips = 1, which has been used up: 1 splits were skipped")
+        poisoned.failures()[0]
+            .contains("raise max_skips = 1, which has been used up (splits skipped so far: 1)")
     );
 }
 
