@@ -12,6 +12,7 @@ use std::task::Poll;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use millstream_client::WaitClock;
 use millstream_element::{
     AllocError, Element, HeapAlloc, Layout, Origin, Pack, PackWriter, Pool as Memory, SlotAlloc, SlotMut,
 };
@@ -43,6 +44,7 @@ pub struct LocalElements {
     /// `true` if a requested element has not arrived yet.
     is_asked: bool,
     at_hand: VecDeque<Element>,
+    waits: Option<Arc<WaitClock>>,
     /// The end of the execution, or its error.
     ended: Option<Result<(), ExecError>>,
     cancel: Cancel,
@@ -127,6 +129,9 @@ pub struct LocalRun {
     pub on_demand: bool,
     /// The contents of memory caches from earlier executions. Later executions may use the same value.
     pub caches: Option<Caches>,
+    /// The clock that counts the waits of the caller. Readers of services report the caller's pace with the
+    /// same clock: see [`Hooks::user_waits`](service_reader::Hooks::user_waits).
+    pub user_waits: Option<Arc<WaitClock>>,
 }
 
 impl LocalElements {
@@ -136,7 +141,7 @@ impl LocalElements {
     /// # Errors
     /// The system refused to start a thread.
     pub fn start(run: LocalRun) -> Result<Self, ExecError> {
-        let cancel = Cancel::new();
+        let (cancel, waits) = (Cancel::new(), run.user_waits.clone());
         let (ready, packs) = sync_channel(packs_ahead(&run.graph));
         let (flag, costs) = (cancel.clone(), StageCosts::default());
         let recorded = costs.clone();
@@ -156,6 +161,7 @@ impl LocalElements {
             asks,
             is_asked: false,
             at_hand: VecDeque::new(),
+            waits,
             ended: None,
             cancel,
             costs,
@@ -169,7 +175,7 @@ impl LocalElements {
     }
 
     /// Returns the next element, or `None` at the end. Blocks for `patience` at most, and then returns
-    /// [`Poll::Pending`]; the caller may call again.
+    /// [`Poll::Pending`]; the caller may call again, or [end its wait](LocalElements::end_wait).
     ///
     /// After the end, every further call returns `None`.
     ///
@@ -177,6 +183,26 @@ impl LocalElements {
     /// An element failed, or the execution did. The next call returns the element after a failed element.
     /// After the failure of the execution, every further call returns the same error.
     pub fn wait_element(&mut self, patience: Duration) -> Poll<Result<Option<Element>, ExecError>> {
+        if let Some(waits) = &self.waits
+            && self.at_hand.is_empty()
+        {
+            waits.begin(Instant::now());
+        }
+        let came = self.received_within(patience);
+        if came.is_ready() {
+            self.end_wait();
+        }
+        came
+    }
+
+    /// Ends a wait in [`LocalElements::wait_element`] that the caller has given up.
+    pub fn end_wait(&self) {
+        if let Some(waits) = &self.waits {
+            waits.end(Instant::now());
+        }
+    }
+
+    fn received_within(&mut self, patience: Duration) -> Poll<Result<Option<Element>, ExecError>> {
         loop {
             if let Some(element) = self.try_element() {
                 return Poll::Ready(Ok(Some(element)));
@@ -387,6 +413,7 @@ mod tests {
             task_id: 1,
             on_demand: false,
             caches: None,
+            user_waits: None,
         }
     }
 

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_client::{MaxOutstanding, OnLost, OnNotice, OnStarted, Reader, ReaderConfig};
+use millstream_client::{MaxOutstanding, OnLost, OnNotice, OnStarted, Reader, ReaderConfig, WaitClock};
 use millstream_control::rpc::SessionConfig;
 use millstream_control::{Cardinality, DatasetId, JobId, Policy, TargetWorkers};
 use millstream_link::LoadedKey;
@@ -68,6 +68,8 @@ pub struct Hooks {
     pub on_started: Option<OnStarted>,
     /// The tracer of readers: see [`ReaderConfig::tracer`].
     pub tracer: Tracer,
+    /// The waits of the user of the execution: see [`ReaderConfig::user_waits`].
+    pub user_waits: Option<Arc<WaitClock>>,
     /// The timeouts of connections to dispatchers, and the receiver of messages about waiting.
     pub session: SessionConfig,
 }
@@ -240,6 +242,7 @@ impl Passes {
             on_notice: hooks.on_notice.clone(),
             on_started: hooks.on_started.clone(),
             tracer: hooks.tracer.clone(),
+            user_waits: hooks.user_waits.clone(),
             ..ReaderConfig::default()
         };
         Ok(Self {

@@ -87,6 +87,7 @@ fn operations_behind_a_service_do_not_drain_it() {
                 task_id,
                 on_demand: false,
                 caches: None,
+                user_waits: None,
             })
             .expect("a thread")
         });

@@ -15,7 +15,7 @@
 //! - [`DataLoss`], [`OnLost`]: lost splits, and the reader's behaviour at the end of the iteration;
 //!   [`Notice`]: notices for the user during the iteration
 //! - [`ReaderStats`]: measurements; `copies`: counts of copied bytes; `pace`: the measurements that are
-//!   reported to the dispatcher
+//!   reported to the dispatcher; [`WaitClock`]: the waits of a user for whom another thread prefetches
 //! - [`ReaderWatch`]: the view of a reader from other threads
 //! - `alloc`: the memory of decompressed elements
 
@@ -42,6 +42,7 @@ mod report;
 #[cfg(test)]
 mod simulation;
 mod stats;
+mod wait_clock;
 mod waiter;
 mod watch;
 
@@ -60,4 +61,5 @@ pub use reader_core::AUTO_BYTES_MIN;
 pub use reader_core::credit::{self, MaxOutstanding};
 pub use report::{Report, SeenSplits};
 pub use stats::{Bottleneck, ReaderStats};
+pub use wait_clock::WaitClock;
 pub use watch::{OnStarted, ReaderView, ReaderWatch};

@@ -3,11 +3,13 @@
 //!
 //! The reader's thread writes the measurements with plain stores. The reporting thread reads them.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use millstream_control::{ClientLinks, Pace};
+
+use crate::wait_clock::WaitClock;
 
 /// The function that returns the present links of a reader.
 type ShowLinks = Box<dyn Fn() -> ClientLinks + Send + Sync>;
@@ -22,6 +24,8 @@ pub struct PaceMeter {
     /// The start of the current wait, in nanoseconds since `born`, plus 1. The value 0 means that the reader
     /// does not wait.
     waiting_since_ns: AtomicU64,
+    /// The waits of the user, if another thread prefetches elements from the reader.
+    user_waits: OnceLock<Arc<WaitClock>>,
     links: OnceLock<ShowLinks>,
 }
 
@@ -43,6 +47,7 @@ impl Default for PaceMeter {
             buffered: AtomicU64::new(0),
             waited_ns: AtomicU64::new(0),
             waiting_since_ns: AtomicU64::new(0),
+            user_waits: OnceLock::new(),
             links: OnceLock::new(),
         }
     }
@@ -72,6 +77,13 @@ impl PaceMeter {
         self.waited_ns.store(nanoseconds(waited), Ordering::Relaxed);
     }
 
+    /// Records that another thread prefetches elements from the reader, for a user whose waits this clock
+    /// counts. Later calls change nothing.
+    pub(crate) fn prefetch_for(&self, user_waits: Arc<WaitClock>) {
+        // A meter belongs to one reader.
+        let _ = self.user_waits.set(user_waits);
+    }
+
     /// Shows the links that this function returns. Later calls change nothing.
     pub(crate) fn show_links(&self, links: impl Fn() -> ClientLinks + Send + Sync + 'static) {
         // A meter belongs to one reader.
@@ -92,6 +104,10 @@ impl PaceMeter {
             at_ns,
             elements: elements.saturating_sub(self.buffered.load(Ordering::Relaxed)),
             waited_ns: self.waited_ns.load(Ordering::Relaxed).saturating_add(waits_ns),
+            user_waited_ns: self
+                .user_waits
+                .get()
+                .map_or(u64::MAX, |waits| nanoseconds(waits.waited(now))),
         }
     }
 }
@@ -101,6 +117,9 @@ struct Reading {
     at_ns: u64,
     elements: u64,
     waited_ns: u64,
+    /// The time that the user has waited; the largest number if the user takes its elements from the reader
+    /// itself.
+    user_waited_ns: u64,
 }
 
 /// Computes the pace from successive readings of a meter.
@@ -110,6 +129,9 @@ pub(crate) struct PaceGauge {
     before: Option<Reading>,
     /// The reading of that kind before `before`.
     earlier: Option<Reading>,
+    /// The time of the waits for the service, and the waits of the reader and the user at the latest reading.
+    waited_ns: u64,
+    seen_ns: (u64, u64),
     element_ns: Option<u64>,
 }
 
@@ -119,7 +141,8 @@ impl PaceGauge {
     /// The time for an element is that since the reading before the latest one that found new elements. If a
     /// reading divides the elements of one step of the user, the second part therefore does not count alone.
     pub(crate) fn pace(&mut self, meter: &PaceMeter, now: Instant) -> Option<Pace> {
-        let reading = meter.read(now);
+        let mut reading = meter.read(now);
+        reading.waited_ns = self.waited_for_service(&reading);
         let elements = reading.elements;
         if elements == 0 {
             // The time before the user reads its first element does not count as time for an element.
@@ -144,6 +167,23 @@ impl PaceGauge {
             waited_ms: reading.waited_ns / 1_000_000,
             busy_ms: 0,
         })
+    }
+}
+
+impl PaceGauge {
+    /// Returns the time for which the user has waited for the service. If another thread prefetches for the
+    /// user, that thread waits whenever its buffer is not full, and the user also waits for the work of that
+    /// thread. Of the time between two readings, only the shorter one of both waits counts.
+    fn waited_for_service(&mut self, reading: &Reading) -> u64 {
+        let (reader_ns, user_ns) = self.seen_ns;
+        self.seen_ns = (reading.waited_ns, reading.user_waited_ns);
+        let by_reader = reading.waited_ns.saturating_sub(reader_ns);
+        let by_user = match reading.user_waited_ns {
+            u64::MAX => u64::MAX,
+            waited_ns => waited_ns.saturating_sub(user_ns),
+        };
+        self.waited_ns = self.waited_ns.saturating_add(by_reader.min(by_user));
+        self.waited_ns
     }
 }
 
@@ -258,5 +298,39 @@ mod tests {
             ..Pace::default()
         };
         assert_eq!(gauge.pace(&meter, meter.born + 3 * SECOND), Some(waiting));
+    }
+
+    /// C11.1
+    #[test]
+    fn a_prefetching_thread_waits_no_longer_than_its_user() {
+        let meter = PaceMeter::default();
+        let waits = Arc::new(WaitClock::default());
+        meter.prefetch_for(Arc::clone(&waits));
+        let mut gauge = PaceGauge::default();
+        let mut now = Instant::now();
+        // The workers make five elements in a second, and the thread always waits for them. After each
+        // element, the user works for 50 ms.
+        for second in 1..=4_u32 {
+            meter.note_wait(now);
+            for _ in 0..5 {
+                waits.begin(now + SECOND / 20);
+                waits.end(now + SECOND / 5);
+                now += SECOND / 5;
+            }
+            meter.note_elements(u64::from(5 * second));
+            let pace = gauge.pace(&meter, now).unwrap();
+            meter.note_waited(SECOND * second);
+            if second > 1 {
+                let element_ms = pace.element_ns.unwrap_or_default() / 1_000_000;
+                assert!((49..=51).contains(&element_ms), "second {second}: {pace:?}");
+                assert!(pace.waited_ms.abs_diff(u64::from(750 * second)) <= 10, "{pace:?}");
+            }
+        }
+        // The thread works, and its user waits for it alone.
+        let before = gauge.pace(&meter, now).unwrap().waited_ms;
+        waits.begin(now);
+        meter.note_elements(30);
+        let after = gauge.pace(&meter, now + SECOND).unwrap();
+        assert!(after.waited_ms - before <= 1, "{after:?}");
     }
 }

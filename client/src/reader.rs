@@ -31,6 +31,7 @@ use crate::notice::{Notice, Notices, OnNotice};
 use crate::reader_core::credit::{Bounds, MaxOutstanding};
 use crate::reader_core::{AUTO_BYTES_MIN, ReaderCore, Reading};
 use crate::stats::{ReaderStats, Stopwatch};
+use crate::wait_clock::WaitClock;
 use crate::waiter::Waiter;
 use crate::watch::{OnStarted, ReaderWatch};
 
@@ -78,6 +79,9 @@ pub struct ReaderConfig {
     pub on_handed: Option<OnHanded>,
     /// The tracer of the elements of sampled splits. Default off.
     pub tracer: Tracer,
+    /// The waits of the user, if another thread prefetches elements from the reader for the user. The
+    /// reported pace is then the pace of the user. Default `None`: the user takes elements from the reader.
+    pub user_waits: Option<Arc<WaitClock>>,
 }
 
 impl std::fmt::Debug for ReaderConfig {
@@ -114,6 +118,7 @@ impl Default for ReaderConfig {
             on_started: None,
             on_handed: None,
             tracer: Tracer::default(),
+            user_waits: None,
         }
     }
 }
@@ -188,6 +193,9 @@ impl Reader {
                 intake.look(ReaderCore::client_links)
             })
         });
+        if let Some(waits) = &config.user_waits {
+            feed.pace.prefetch_for(Arc::clone(waits));
+        }
         let watch = ReaderWatch::new(&intake);
         if let Some(on_started) = &config.on_started {
             on_started(watch.clone());

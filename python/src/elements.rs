@@ -111,7 +111,8 @@ impl Supply {
     fn end_wait(&mut self) {
         match self {
             Supply::Service(reader) => reader.end_wait(),
-            Supply::Local(_) | Supply::Later(_) => {}
+            Supply::Local(elements) => elements.end_wait(),
+            Supply::Later(_) => {}
         }
     }
 
@@ -382,9 +383,13 @@ impl Elements {
                 };
             }
             if state.lost_splits().iter().map(|lost| lost.count).sum::<u64>() > lost {
+                state.supply.end_wait();
                 return Ok(otherwise);
             }
-            py.check_signals()?;
+            if let Err(signal) = py.check_signals() {
+                state.supply.end_wait();
+                return Err(signal);
+            }
         }
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use millstream::LocalWorkers;
+use millstream::client::WaitClock;
 use millstream::link::{KeyMaterial, KeySource, LoadedKey, Role};
 use millstream::pipeline::exec::Functions;
 use pyo3::prelude::*;
@@ -76,9 +77,12 @@ pub(crate) fn version() -> &'static str {
 }
 
 /// Returns the functions that datasets in this process may name, including the service reader and users'
-/// Python code. `probe` sees the readers of services.
-pub(crate) fn functions(probe: Option<Arc<Probe>>) -> PyResult<Arc<Functions>> {
-    let hooks = notices::hooks(probe)?;
+/// Python code. `probe` sees the readers of services, and `user_waits` counts the waits of their user.
+pub(crate) fn functions(
+    probe: Option<Arc<Probe>>,
+    user_waits: Option<Arc<WaitClock>>,
+) -> PyResult<Arc<Functions>> {
+    let hooks = notices::hooks(probe, user_waits)?;
     let builtin = millstream::functions::builtin_beside(Some(&load()?), local_workers(), hooks);
     Ok(Arc::new(code::within(builtin)))
 }
@@ -87,10 +91,10 @@ pub(crate) fn functions(probe: Option<Arc<Probe>>) -> PyResult<Arc<Functions>> {
 /// Python code; with `inline`, the current process runs it.
 pub(crate) fn functions_of_server(python: Option<&str>) -> PyResult<Arc<Functions>> {
     if python == Some("inline") {
-        return functions(None);
+        return functions(None, None);
     }
-    let builtin =
-        millstream::functions::builtin_beside(Some(&load()?), local_workers(), notices::hooks(None)?);
+    let hooks = notices::hooks(None, None)?;
+    let builtin = millstream::functions::builtin_beside(Some(&load()?), local_workers(), hooks);
     Ok(Arc::new(code::beside(builtin, python)?))
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use millstream::client::{Notice, OnNotice, OnStarted};
+use millstream::client::{Notice, OnNotice, OnStarted, WaitClock};
 use millstream::control::rpc::SessionConfig;
 use millstream::service_reader::Hooks;
 use parking_lot::Mutex;
@@ -54,11 +54,11 @@ pub(crate) fn of_readers(probe: Option<Arc<Probe>>) -> OnNotice {
 }
 
 /// Returns the hooks by which pipelines of this process report notices of the services that they read, and
-/// show their readers to `probe`.
+/// show their readers to `probe`. `user_waits` counts the waits of the pipeline's user.
 ///
 /// # Errors
 /// The errors of [`session`] and of [`traces::tracer`].
-pub(crate) fn hooks(probe: Option<Arc<Probe>>) -> PyResult<Hooks> {
+pub(crate) fn hooks(probe: Option<Arc<Probe>>, user_waits: Option<Arc<WaitClock>>) -> PyResult<Hooks> {
     let on_started = probe
         .clone()
         .map(|probe| -> OnStarted { Arc::new(move |watch| probe.note_reader(watch)) });
@@ -66,6 +66,7 @@ pub(crate) fn hooks(probe: Option<Arc<Probe>>) -> PyResult<Hooks> {
         on_notice: Some(of_readers(probe)),
         on_started,
         tracer: traces::tracer()?,
+        user_waits,
         session: session(None)?,
     })
 }

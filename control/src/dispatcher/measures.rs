@@ -104,12 +104,12 @@ impl Paces {
         let taking = tables.workers.taking_tasks();
         let mut seen = Observation {
             workers: taking.len() as u64,
-            estimate: self.largest_estimate(tables),
             ..Observation::default()
         };
         let mut producing = BTreeSet::new();
+        let mut needed = None;
         for iteration in tables.iterations.running() {
-            let (mut taken_per_s, mut usual_per_s) = (0.0, 0.0);
+            let (mut taken_per_s, mut usual_per_s, mut wanted_per_s) = (0.0, 0.0, 0.0);
             let clients = tables.clients.of(iteration);
             if !clients.is_empty() {
                 seen.datasets.extend(number_of_dataset(iteration, tables));
@@ -122,12 +122,13 @@ impl Paces {
                     seen.demand += reading.demand;
                     seen.step = seen.step.max(reading.step);
                     taken_per_s += reading.rate;
+                    wanted_per_s += reading.demand;
                     // In most seconds of a long step the user takes nothing, but the workers are needed.
                     usual_per_s += reading.demand * (1.0 - reading.waiting);
                 }
             }
             seen.rate += taken_per_s;
-            let (mut busy, mut time_s, mut tasks) = (0.0, 0.0, 0);
+            let (mut busy, mut time_s, mut per_s, mut tasks) = (0.0, 0.0, 0.0, 0);
             for task in tables.tasks.running_of(iteration) {
                 let worker = tables.tasks.get(&task).map(|row| row.worker);
                 let worker = worker.filter(|worker| taking.binary_search(worker).is_ok());
@@ -135,15 +136,21 @@ impl Paces {
                     producing.insert(worker);
                     busy += working.busy;
                     time_s += working.element_s;
+                    per_s += 1.0 / working.element_s;
                     tasks += 1;
                 }
             }
             if tasks > 0 {
                 // Workers that only fill the buffers of a slow reader are not needed.
-                let needed = usual_per_s * time_s / f64::from(tasks);
-                seen.load = Some(seen.load.unwrap_or(0.0) + needed.min(busy));
+                let used = usual_per_s * time_s / f64::from(tasks);
+                seen.load = Some(seen.load.unwrap_or(0.0) + used.min(busy));
+                // The first element of a new worker takes long, and changes the mean rate less than the mean
+                // time. All iterations share the workers, so their needs add up.
+                needed = Some(needed.unwrap_or(0.0) + wanted_per_s * f64::from(tasks) / per_s);
             }
         }
+        // The conversion of a float to an integer saturates.
+        seen.estimate = needed.map(|needed| needed.ceil() as u64);
         seen.producing = producing.len() as u64;
         seen.load = seen.load.map(|load| load.min(seen.workers as f64));
         seen

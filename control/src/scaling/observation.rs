@@ -29,6 +29,7 @@ pub(crate) struct Observation {
     /// The longest time that a user works on an element. For a user that takes one element in each step, this
     /// is the length of the steps.
     pub(crate) step: Duration,
-    /// The number of workers that would satisfy the demand at the present pace of a worker.
+    /// The number of workers that would satisfy the demand of all readers, each worker at its present pace
+    /// without idle times.
     pub(crate) estimate: Option<u64>,
 }

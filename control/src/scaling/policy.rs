@@ -262,9 +262,13 @@ impl ScalingPolicy {
 
     /// Returns the number of workers that would serve the waiting readers, within the limits of a step.
     fn raised(&self, now: Duration, seen: &Observation, wanted: u64, waiting: f64) -> u64 {
-        let by_waiting = (seen.producing as f64 / (1.0 - waiting.min(WAITING_MAX))).ceil();
-        // The conversion of a float to an integer saturates.
-        let needed = (by_waiting as u64).max(seen.estimate.unwrap_or(0));
+        // Readers also wait while a part of the workers is idle, for example readers in order for one late
+        // split. The pace of the workers therefore decides, if it is known.
+        let needed = seen.estimate.unwrap_or_else(|| {
+            let by_waiting = seen.producing as f64 / (1.0 - waiting.min(WAITING_MAX));
+            // The conversion of a float to an integer saturates.
+            by_waiting.ceil() as u64
+        });
         let step = wanted.saturating_add((wanted / STEP_DIVISOR).max(1));
         let target = if seen.producing >= wanted {
             needed.max(step)

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use millstream::client::WaitClock;
 use millstream::element::ElementSpec;
 use millstream::pipeline::exec::{Caches, Functions};
 use millstream::pipeline::graph::{
@@ -307,7 +308,8 @@ impl Graph {
         on_demand: bool,
     ) -> PyResult<Elements> {
         let probe = Arc::<Probe>::default();
-        let functions = key::functions(Some(Arc::clone(&probe)))?;
+        let user_waits = Some(Arc::<WaitClock>::default());
+        let functions = key::functions(Some(Arc::clone(&probe)), user_waits.clone())?;
         let (graph, functions) = self.held.within(self.definition()?, functions)?;
         let run = LocalRun {
             graph,
@@ -317,6 +319,7 @@ impl Graph {
             task_id,
             on_demand,
             caches: self.caches.clone(),
+            user_waits,
         };
         let elements = LocalElements::start(run).map_err(|error| failure::execution(&error))?;
         let output = Output::new(py, take)?;

@@ -1,6 +1,11 @@
 //! Tests with more and less work for the same readers.
 
+use std::time::Duration;
+
 use super::service::{Model, World};
+use crate::scaling::config::ScalingConfig;
+use crate::scaling::observation::Observation;
+use crate::scaling::policy::ScalingPolicy;
 
 #[test]
 fn a_fivefold_load_is_followed_within_30_s() {
@@ -42,6 +47,30 @@ fn a_short_burst_starts_no_worker() {
         "{:?}",
         world.history
     );
+}
+
+#[test]
+fn readers_that_wait_although_workers_are_idle_start_few_workers() {
+    let mut policy = ScalingPolicy::new(ScalingConfig::default(), Duration::ZERO);
+    // Four workers would suffice, but the readers wait in order for one worker.
+    let seen = Observation {
+        readers: 1,
+        datasets: [0].into(),
+        workers: 8,
+        producing: 8,
+        waiting: Some(0.6),
+        load: Some(1.6),
+        rate: 8.0,
+        demand: 20.0,
+        estimate: Some(4),
+        ..Observation::default()
+    };
+    let steps = (1..40).filter_map(|second| {
+        let wanted = policy.step(Duration::from_secs(second), &seen);
+        wanted.map(|wanted| wanted.workers)
+    });
+    let most = steps.max();
+    assert_eq!(most, Some(10), "the smallest step");
 }
 
 #[test]
