@@ -171,9 +171,9 @@ impl PaceGauge {
 }
 
 impl PaceGauge {
-    /// Returns the time for which the user has waited for the service. If another thread prefetches for the
-    /// user, that thread waits whenever its buffer is not full, and the user also waits for the work of that
-    /// thread. Of the time between two readings, only the shorter one of both waits counts.
+    /// Returns the time for which the user has waited for the service. A thread that prefetches for the user
+    /// waits whenever its buffer is not full. The user also waits for the work of this thread. Between two
+    /// readings, only the shorter wait counts.
     fn waited_for_service(&mut self, reading: &Reading) -> u64 {
         let (reader_ns, user_ns) = self.seen_ns;
         self.seen_ns = (reading.waited_ns, reading.user_waited_ns);
@@ -302,7 +302,7 @@ mod tests {
 
     /// C11.1
     #[test]
-    fn a_prefetching_thread_waits_no_longer_than_its_user() {
+    fn a_prefetch_waits_no_longer_than_its_user() {
         let meter = PaceMeter::default();
         let waits = Arc::new(WaitClock::default());
         meter.prefetch_for(Arc::clone(&waits));

@@ -50,7 +50,7 @@ fn a_short_burst_starts_no_worker() {
 }
 
 #[test]
-fn readers_that_wait_although_workers_are_idle_start_few_workers() {
+fn waits_beside_idle_workers_start_few_workers() {
     let mut policy = ScalingPolicy::new(ScalingConfig::default(), Duration::ZERO);
     // Four workers would suffice, but the readers wait in order for one worker.
     let seen = Observation {
