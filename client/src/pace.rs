@@ -104,10 +104,7 @@ impl PaceMeter {
             at_ns,
             elements: elements.saturating_sub(self.buffered.load(Ordering::Relaxed)),
             waited_ns: self.waited_ns.load(Ordering::Relaxed).saturating_add(waits_ns),
-            user_waited_ns: self
-                .user_waits
-                .get()
-                .map_or(u64::MAX, |waits| nanoseconds(waits.waited(now))),
+            user_waited_ns: self.user_waits.get().map(|waits| nanoseconds(waits.waited(now))),
         }
     }
 }
@@ -117,9 +114,8 @@ struct Reading {
     at_ns: u64,
     elements: u64,
     waited_ns: u64,
-    /// The time that the user has waited; the largest number if the user takes its elements from the reader
-    /// itself.
-    user_waited_ns: u64,
+    /// The time that the user has waited; `None` if the user takes its elements from the reader itself.
+    user_waited_ns: Option<u64>,
 }
 
 /// Computes the pace from successive readings of a meter.
@@ -129,8 +125,9 @@ pub(crate) struct PaceGauge {
     before: Option<Reading>,
     /// The reading of that kind before `before`.
     earlier: Option<Reading>,
-    /// The time of the waits for the service, and the waits of the reader and the user at the latest reading.
+    /// The time for which the user has waited for the service until the latest reading.
     waited_ns: u64,
+    /// The waits of the reader and of the user at the latest reading.
     seen_ns: (u64, u64),
     element_ns: Option<u64>,
 }
@@ -168,20 +165,16 @@ impl PaceGauge {
             busy_ms: 0,
         })
     }
-}
 
-impl PaceGauge {
     /// Returns the time for which the user has waited for the service. A thread that prefetches for the user
     /// waits whenever its buffer is not full. The user also waits for the work of this thread. Between two
     /// readings, only the shorter wait counts.
     fn waited_for_service(&mut self, reading: &Reading) -> u64 {
-        let (reader_ns, user_ns) = self.seen_ns;
-        self.seen_ns = (reading.waited_ns, reading.user_waited_ns);
-        let by_reader = reading.waited_ns.saturating_sub(reader_ns);
-        let by_user = match reading.user_waited_ns {
-            u64::MAX => u64::MAX,
-            waited_ns => waited_ns.saturating_sub(user_ns),
-        };
+        // A user that takes elements from the reader waits as long as the reader.
+        let user_ns = reading.user_waited_ns.unwrap_or(reading.waited_ns);
+        let by_reader = reading.waited_ns.saturating_sub(self.seen_ns.0);
+        let by_user = user_ns.saturating_sub(self.seen_ns.1);
+        self.seen_ns = (reading.waited_ns, user_ns);
         self.waited_ns = self.waited_ns.saturating_add(by_reader.min(by_user));
         self.waited_ns
     }
