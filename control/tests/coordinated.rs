@@ -8,7 +8,7 @@ use millstream_control::rpc::{Client, IterationHandle};
 use millstream_control::{ClientPush, Code, JobId, JobParameters, Policy, Seen, TaskConcluded, TaskId};
 use millstream_link::{Claims, Role, Ticket};
 
-use crate::support::{Cluster, FullStore, SharedStore, stop, task_added, told, within};
+use crate::support::{Cluster, FailingStore, SharedStore, stop, task_added, told, within};
 
 /// Returns a named job, which each of its consumers requests.
 async fn job(client: &Client, consumers: u32) -> JobId {
@@ -119,7 +119,7 @@ async fn consumers_agree_across_a_dispatchers_restart() {
 async fn refused_confirmations_are_sent_again() {
     let cluster = Cluster::new();
     let is_full = Arc::new(Mutex::new(false));
-    let server = cluster.dispatcher(None, Box::new(FullStore(is_full.clone())));
+    let server = cluster.dispatcher(None, Box::new(FailingStore::full(&is_full)));
     let worker = cluster.worker("worker:1", server.local_addr()).await;
     let client = cluster.connect(Role::Submit, server.local_addr()).await.unwrap();
     let job = job(&client, 1).await;

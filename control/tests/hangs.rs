@@ -8,12 +8,12 @@ use std::time::Duration;
 use millstream_control::agent::{AgentConfig, AgentEvent};
 use millstream_control::rpc::ALPN;
 use millstream_control::{
-    Change, ClientPush, Code, DatasetFacts, MemoryStore, PlanError, Planner, Policy, Record, SourcePlan,
-    SplitPlan, Store, StoreError,
+    Change, ClientPush, Code, DatasetFacts, PlanError, Planner, Policy, Record, SourcePlan, SplitPlan, Store,
+    StoreError,
 };
 use millstream_link::{Endpoint, EndpointConfig, PeerLimits, Role};
 
-use crate::support::{Cluster, FullStore, WordPlanner, open, told, within};
+use crate::support::{Cluster, FailingStore, WordPlanner, open, told, within};
 
 /// Tests that a dispatcher which hangs does not keep a worker's lease alive (C1.9, C7.4).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -89,7 +89,11 @@ async fn a_task_finishes_after_its_splits_return() {
 async fn a_failed_commit_ends_the_dispatcher() {
     let cluster = Cluster::new();
     let fails = Arc::new(Mutex::new(false));
-    let server = cluster.dispatcher(None, Box::new(FailingStore(Arc::clone(&fails))));
+    let store = FailingStore {
+        fails: Arc::clone(&fails),
+        error: || StoreError::Failed("the disk is gone".to_owned()),
+    };
+    let server = cluster.dispatcher(None, Box::new(store));
     let client = cluster
         .connect_with(Role::Submit, server.local_addr(), |config| {
             config.request_deadline = Duration::from_secs(1);
@@ -119,7 +123,7 @@ async fn a_failed_commit_ends_the_dispatcher() {
 async fn a_full_store_is_waited_for() {
     let cluster = Cluster::new();
     let is_full = Arc::new(Mutex::new(false));
-    let server = cluster.dispatcher(None, Box::new(FullStore(Arc::clone(&is_full))));
+    let server = cluster.dispatcher(None, Box::new(FailingStore::full(&is_full)));
     let mut worker = cluster.worker("127.0.0.1:1", server.local_addr()).await;
     let client = cluster.connect(Role::Submit, server.local_addr()).await.unwrap();
     let iteration = open(&client, "50", Policy::Dynamic).await;
@@ -338,25 +342,6 @@ impl Store for HangingStore {
         let hangs = *self.hangs.lock().unwrap();
         if hangs {
             self.hanging.recv().ok();
-        }
-        Ok(())
-    }
-}
-
-struct FailingStore(Arc<Mutex<bool>>);
-
-impl Store for FailingStore {
-    fn is_volatile(&self) -> bool {
-        false
-    }
-
-    fn load(&mut self) -> Result<Vec<Record>, StoreError> {
-        MemoryStore::new().load()
-    }
-
-    fn commit(&mut self, _changes: &[Change]) -> Result<(), StoreError> {
-        if *self.0.lock().unwrap() {
-            return Err(StoreError::Failed("the disk is gone".to_owned()));
         }
         Ok(())
     }

@@ -64,10 +64,23 @@ impl Planner for WordPlanner {
     }
 }
 
-/// A store that reports a lack of space while its flag is set.
-pub(crate) struct FullStore(pub(crate) Arc<std::sync::Mutex<bool>>);
+/// A store whose commits fail with this error while its flag is set.
+pub(crate) struct FailingStore {
+    pub(crate) fails: Arc<std::sync::Mutex<bool>>,
+    pub(crate) error: fn() -> StoreError,
+}
 
-impl Store for FullStore {
+impl FailingStore {
+    /// Returns a store that reports a lack of space.
+    pub(crate) fn full(fails: &Arc<std::sync::Mutex<bool>>) -> FailingStore {
+        FailingStore {
+            fails: Arc::clone(fails),
+            error: || StoreError::Full("no room".to_owned()),
+        }
+    }
+}
+
+impl Store for FailingStore {
     fn is_volatile(&self) -> bool {
         false
     }
@@ -77,8 +90,8 @@ impl Store for FullStore {
     }
 
     fn commit(&mut self, _changes: &[Change]) -> Result<(), StoreError> {
-        if *self.0.lock().unwrap() {
-            return Err(StoreError::Full("no room".to_owned()));
+        if *self.fails.lock().unwrap() {
+            return Err((self.error)());
         }
         Ok(())
     }
