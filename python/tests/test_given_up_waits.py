@@ -1,4 +1,4 @@
-"""Tests that a wait which the program gives up does not count as waiting for data."""
+"""Tests that only waits of the program itself count as waiting for data, until the program gives them up."""
 
 import concurrent.futures
 import json
@@ -47,3 +47,20 @@ def test_a_wait_with_a_timeout_ends() -> None:
             expect(service, True)
             assert found.result() is nothing
         expect(service, False)
+
+
+def test_a_prefetching_thread_is_no_waiting_program() -> None:
+    """The thread of an exactly-once reader waits for elements that the program has not requested."""
+
+    def slow_after_first(number: Any) -> Any:
+        time.sleep(60 * min(int(number), 1))
+        return number
+
+    with ms.local(workers=1) as service:
+        dataset = ms.Dataset.range(10).map_python(slow_after_first, element_spec=ms.TensorSpec((), ms.int64))
+        elements = iter(dataset.apply(ms.service.distribute("distributed_epoch", service, visitation="exactly_once")))
+        assert next(elements) == 0
+        # Several reports follow the first element.
+        time.sleep(3)
+        expect(service, is_waiting=False)
+        del elements
