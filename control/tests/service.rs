@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use millstream_control::agent::AgentEvent;
 use millstream_control::{
-    ClientPush, FailedElement, FailureReport, LeaseRange, Phase, Policy, RemovalReason, Seen, SourcePlan,
-    SplitRange, StopReason,
+    ClientPush, FailedElement, FailureReport, JobParameters, LeaseRange, Phase, Policy, RemovalReason, Seen,
+    SourcePlan, SplitRange, StopReason,
 };
 use millstream_link::{Claims, Role, Ticket};
 
@@ -271,6 +271,43 @@ async fn an_unconfirmed_task_waits_for_its_reader() {
         }
     }
     within("the end", reading).await.unwrap();
+}
+
+/// Tests a task of an ordered job whose producer pauses after few splits, as with full buffers. The task still
+/// leases splits for an outage, and returns them all at its end (C5.9, C5.5).
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_paused_producer_leases_and_returns_splits() {
+    let cluster = Cluster::new();
+    let server = cluster.server();
+    let mut worker = cluster.worker("worker:1", server.local_addr()).await;
+    let client = cluster.connect(Role::Submit, server.local_addr()).await.unwrap();
+    let dataset = client.register_dataset(None, b"1000".to_vec()).await.unwrap();
+    let parameters = JobParameters {
+        in_order: true,
+        ..JobParameters::new(dataset, Policy::Dynamic)
+    };
+    let job = client.find_or_create_job(None, &parameters).await.unwrap();
+    let _iteration = within("opening", client.open_iteration(job, 0, None))
+        .await
+        .unwrap();
+    let task = worker.started().await.task;
+    let mut feed = worker.agent.splits(task).unwrap();
+    let reading = tokio::task::spawn_blocking(move || {
+        for _ in 0..3 {
+            feed.next(0, 0).unwrap().unwrap();
+        }
+        feed
+    });
+    let feed = within("three splits", reading).await.unwrap();
+    let leased = async |is_reached: fn(u64) -> bool| {
+        while !is_reached(client.status().await.unwrap().iterations[0].splits_leased) {
+            tokio::task::yield_now().await;
+        }
+    };
+    // Without requests that follow each other, three started splits lease 11 splits.
+    within("leases", leased(|splits| splits >= 20)).await;
+    drop(feed);
+    within("the return", leased(|splits| splits == 3)).await;
 }
 
 /// Tests a pipeline whose own buffers hold all splits: it fails with advice instead of waiting for ever.

@@ -128,17 +128,24 @@ impl World {
             return;
         };
         if runs.is_empty() && !end {
-            // C5.2: the task holds too many unconfirmed splits.
+            // The task holds too many unconfirmed splits (C5.2), or waits for its turn (C5.9).
+            task.demand = task.demand.repeated(task.flow.books.held(source));
             let later = self.now + Duration::from_millis(20);
             return self.at(later, Event::AskAgain(pid, id, source, repetition));
         }
-        task.asking -= 1;
+        let leased: u64 = runs.iter().map(|run| run.count).sum();
+        let next = task
+            .demand
+            .after(task.flow.books.held(source) + leased, more && !end)
+            .filter(|_| task.report.is_none() && !task.flow.is_draining);
+        task.asking -= usize::from(next.is_none());
         let runs = runs.into_iter().map(FeedRun::without_payloads);
         let batch = FeedBatch {
             runs: runs.collect(),
             end,
             current,
             more,
+            follows: next.is_some(),
         };
         if task.report.is_some() {
             task.unstarted
@@ -146,6 +153,10 @@ impl World {
             self.give_back(pid, id);
         } else {
             task.flow.books.answered(source, batch);
+            if let Some(next) = next {
+                task.demand = next;
+                self.ask_splits(pid, id, source, repetition);
+            }
         }
     }
 

@@ -52,6 +52,8 @@ pub struct FeedBatch {
     pub current: u64,
     /// True if the lease has the maximum length, so that another lease may follow (C5.9).
     pub more: bool,
+    /// True if the caller has sent the next request already.
+    pub follows: bool,
 }
 
 /// A leased run, from which some splits may have been taken already.
@@ -131,7 +133,12 @@ impl FeedBooks {
 
     /// Returns whether the task holds a split of a source that it has not begun.
     pub fn has_split(&self, source: u32) -> bool {
-        self.sources.get(&source).is_some_and(|books| books.count > 0)
+        self.held(source) > 0
+    }
+
+    /// Returns the number of splits of a source that the task holds and has not begun.
+    pub fn held(&self, source: u32) -> u64 {
+        self.sources.get(&source).map_or(0, |books| books.count)
     }
 
     /// Notes that a request for `want` splits of a source was sent.
@@ -143,7 +150,7 @@ impl FeedBooks {
     /// Notes the dispatcher's answer to the request in flight.
     pub fn answered(&mut self, source: u32, batch: FeedBatch) {
         let books = self.sources.entry(source).or_default();
-        let asked = books.asking.take();
+        let asked = books.asking;
         if batch.end {
             books.ended = books.ended.max(asked);
         }
@@ -152,11 +159,23 @@ impl FeedBooks {
         books.count += leased;
         books.level = books.count;
         books.is_limited = leased < books.wanted;
+        if batch.follows {
+            books.wanted = books.wanted.saturating_sub(leased);
+        } else {
+            books.asking = None;
+        }
         books.is_full = batch.more;
         if batch.more {
             books.full_lease = Some(leased);
         }
         books.ready.extend(batch.runs);
+    }
+
+    /// Notes that the requests for a source were ended after an answer.
+    pub fn asks_no_more(&mut self, source: u32) {
+        if let Some(books) = self.sources.get_mut(&source) {
+            books.asking = None;
+        }
     }
 
     /// Takes the held splits of a source whose reader has left the pass before its end (C5.4).
@@ -270,6 +289,7 @@ mod tests {
             end: count == 0,
             current: repetition,
             more: false,
+            follows: false,
         }
     }
 

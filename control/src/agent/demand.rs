@@ -28,6 +28,36 @@ pub struct FeedDemand {
     pub pace: Option<SplitPace>,
 }
 
+impl FeedDemand {
+    /// Returns the request to repeat, by a task that holds `held` splits meanwhile.
+    pub fn repeated(self, held: u64) -> FeedDemand {
+        let Some(pace) = self.pace else {
+            return self;
+        };
+        let want = self.ahead().saturating_sub(held).clamp(1, WANT_MAX);
+        FeedDemand {
+            want: want as u32,
+            pace: Some(SplitPace {
+                unstarted: held,
+                ..pace
+            }),
+        }
+    }
+
+    /// Returns the request to send after an answer, by a task that holds `held` splits now. `None` if the
+    /// task holds enough splits, or `may_follow` is false.
+    pub fn after(self, held: u64, may_follow: bool) -> Option<FeedDemand> {
+        let is_next = may_follow && self.pace.is_some() && held < self.ahead();
+        is_next.then(|| self.repeated(held))
+    }
+
+    /// Returns the number of splits that the task would hold if it got all that it wants.
+    fn ahead(self) -> u64 {
+        let held = self.pace.map_or(0, |pace| pace.unstarted);
+        held.saturating_add(self.want.into())
+    }
+}
+
 /// The rate at which one source is read, without the time in which the reader waited for splits.
 #[derive(Debug)]
 pub(super) struct SplitRate {

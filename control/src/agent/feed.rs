@@ -5,24 +5,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use millstream_trace::{AttributeValue, Part, Tracer};
+use millstream_trace::Tracer;
 use tokio::runtime::Handle;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
 use super::AgentConfig;
-use super::books::{FeedBatch, FeedBooks, FeedRun, FeedStep};
+use super::books::{FeedBatch, FeedBooks, FeedStep};
 use super::demand::FeedDemand;
+use super::requests::{Fetching, RequestTerms, call_until_able};
 use crate::error::{Code, Error};
 use crate::id::TaskId;
 use crate::job::Policy;
 use crate::rpc::session::Session;
-use crate::rpc::wire::{LeasedRun, WireReply, WireRequest, unexpected};
+use crate::rpc::wire::WireRequest;
 use crate::split::Split;
-
-/// The shortest and the longest pause before a task that holds too many splits asks again. The pause
-/// doubles with each attempt.
-const HOLD_PAUSE_MIN: Duration = Duration::from_millis(10);
-const HOLD_PAUSE_MAX: Duration = Duration::from_millis(500);
 
 /// The feed of one task's splits, in the order in which the dispatcher leases them. Dropping the feed
 /// returns the unstarted splits.
@@ -44,8 +40,8 @@ pub struct SplitFeed {
     begun: Instant,
     /// True while the producer waits for a split, and has read all its splits to the end.
     idle: Arc<AtomicBool>,
-    /// The answers in flight, by source.
-    fetching: BTreeMap<u32, oneshot::Receiver<Result<FeedBatch, FeedError>>>,
+    /// The requests in flight, by source.
+    fetching: BTreeMap<u32, Fetching>,
 }
 
 /// The state of one task that the agent and the producer share.
@@ -197,6 +193,11 @@ impl SplitFeed {
     /// Returns the next step of the books, and shows the agent whether the task has read everything.
     fn step(&mut self, source: u32, repetition: u64) -> FeedStep {
         let step = self.books.next(source, repetition, self.begun.elapsed());
+        if matches!(step, FeedStep::Split { .. })
+            && let Some(fetching) = self.fetching.get(&source)
+        {
+            fetching.note_taken();
+        }
         // Relaxed: the agent reads the value after the producer has reported the end, which orders the
         // accesses.
         let exhausted = self.books.is_exhausted();
@@ -218,12 +219,17 @@ impl SplitFeed {
 
     /// Takes the prefetched splits of a source whose reader left the pass before its end (C5.4). No task
     /// reads these splits: the dispatcher counts them as read. Blocks like [`next`](SplitFeed::next) while
-    /// an answer is in flight; returns at most two batches.
+    /// an answer is in flight. Sends no further request.
     ///
     /// # Errors
     /// The same errors as [`next`](SplitFeed::next).
     pub fn pass_over(&mut self, source: u32) -> Result<Vec<Split>, FeedError> {
-        self.receive(source)?;
+        while let Some(fetching) = self.fetching.get(&source)
+            && !*self.control.draining.borrow()
+        {
+            fetching.stop();
+            self.receive(source)?;
+        }
         Ok(self.books.pass_over(source))
     }
 
@@ -250,8 +256,9 @@ impl SplitFeed {
         let returning = Returning::begin(&self.control);
         self.runtime.spawn(async move {
             let _until_answered = returning;
-            for batch in coming {
-                if let Ok(Ok(batch)) = batch.await {
+            for mut fetching in coming {
+                fetching.stop();
+                while let Ok(Some(batch)) = fetching.next().await {
                     leases.extend(batch.runs.iter().map(|leased| leased.run.leases()));
                 }
             }
@@ -272,84 +279,70 @@ impl SplitFeed {
     }
 
     fn fetch(&mut self, source: u32, repetition: u64, demand: FeedDemand) {
-        let (sender, receiver) = oneshot::channel();
-        let session = self.session.upgrade();
-        let mut cancelled = self.control.cancelled.subscribe();
-        let draining = self.control.draining.subscribe();
-        let idle = Arc::clone(&self.idle);
-        let (task, deadline, tracer) = (self.task, self.deadline, self.tracer.clone());
-        self.runtime.spawn(async move {
-            let Some(session) = session else {
-                sender.send(Err(FeedError::Cancelled)).ok();
-                return;
-            };
-            let request = || WireRequest::LeaseSplits {
-                task,
-                source,
-                repetition,
-                want: demand.want,
-                pace: demand.pace,
-                // Relaxed: a producer that waits goes on only after an answer to a request.
-                is_idle: idle.load(Ordering::Relaxed),
-            };
-            let result = tokio::select! {
-                result = lease(&session, request, deadline, &draining) => result,
-                _ = cancelled.wait_for(|cancelled| *cancelled) => Err(FeedError::Cancelled),
-            };
-            let result = result.inspect(|(asked, batch)| trace(&tracer, task, (*asked, demand.want), batch));
-            let result = result.map(|(_, batch)| batch);
-            // The send fails if the feed was just dropped. The dispatcher settles the leases with the task.
-            sender.send(result).ok();
-        });
+        let terms = RequestTerms {
+            session: Weak::clone(&self.session),
+            task: self.task,
+            source,
+            repetition,
+            deadline: self.deadline,
+            is_idle: Arc::clone(&self.idle),
+            cancelled: self.control.cancelled.subscribe(),
+            draining: self.control.draining.subscribe(),
+            tracer: self.tracer.clone(),
+        };
+        let fetching = Fetching::begin(&self.runtime, terms, demand, self.books.held(source));
         self.books.asked(source, repetition, demand.want);
-        self.fetching.insert(source, receiver);
+        self.fetching.insert(source, fetching);
     }
 
-    /// Books an answer that has arrived, without waiting.
+    /// Books the answers that have arrived, without waiting.
     fn look(&mut self, source: u32) {
-        let Some(receiver) = self.fetching.get_mut(&source) else {
-            return;
-        };
-        let Ok(answer) = receiver.try_recv() else {
-            // The answer has not arrived yet, or never will. A caller that waits for the answer gets the
-            // reason.
-            return;
-        };
-        self.fetching.remove(&source);
-        match answer {
-            Ok(batch) => self.books.answered(source, batch),
-            Err(error) => {
-                // Held splits are read first. The producer receives the error when it waits for more.
-                let (sender, receiver) = oneshot::channel();
-                sender.send(Err(error)).ok();
-                self.fetching.insert(source, receiver);
-            }
+        while let Some(fetching) = self.fetching.get_mut(&source)
+            && let Some(batch) = fetching.arrived()
+        {
+            self.book(source, batch);
         }
     }
 
-    /// Waits for the answer in flight, if there is one, but only until the worker drains.
+    /// Waits for the next answer, if a request is in flight, but only until the worker drains.
     fn receive(&mut self, source: u32) -> Result<(), FeedError> {
-        let Some(mut receiver) = self.fetching.remove(&source) else {
+        let Some(fetching) = self.fetching.get_mut(&source) else {
             return Ok(());
         };
         let mut draining = self.control.draining.subscribe();
         let received = async {
             tokio::select! {
-                received = tokio::time::timeout(self.hold_deadline, &mut receiver) => Some(received),
+                received = tokio::time::timeout(self.hold_deadline, fetching.next()) => Some(received),
                 _ = draining.wait_for(|draining| *draining) => None,
             }
         };
+        // The splits of an answer that arrives after the draining began are returned.
         let Some(received) = self.runtime.block_on(received) else {
-            // The splits of the answer are returned when it arrives.
-            self.fetching.insert(source, receiver);
             return Ok(());
         };
-        let Ok(received) = received else {
-            return Err(self.holds_too_much());
+        let answer = match received {
+            Ok(answer) => answer,
+            Err(_) => Err(self.holds_too_much()),
         };
-        let batch = received.map_err(|_| FeedError::Cancelled)??;
-        self.books.answered(source, batch);
+        match answer {
+            Ok(Some(batch)) => self.book(source, batch),
+            Ok(None) => {
+                self.fetching.remove(&source);
+                self.books.asks_no_more(source);
+            }
+            Err(error) => {
+                self.fetching.remove(&source);
+                return Err(error);
+            }
+        }
         Ok(())
+    }
+
+    fn book(&mut self, source: u32, batch: FeedBatch) {
+        if !batch.follows {
+            self.fetching.remove(&source);
+        }
+        self.books.answered(source, batch);
     }
 
     fn holds_too_much(&self) -> FeedError {
@@ -402,109 +395,4 @@ impl FeedControl {
     pub(super) fn is_exhausted(&self) -> bool {
         self.exhausted.load(Ordering::Relaxed)
     }
-}
-
-/// Records the time of a request for each sampled split of its answer, which may contain `want` splits.
-fn trace(tracer: &Tracer, task: TaskId, (asked, want): (Instant, u32), batch: &FeedBatch) {
-    if !tracer.is_on() {
-        return;
-    }
-    let times = (asked, Instant::now());
-    let leases = batch.runs.iter().flat_map(|leased| {
-        let run = leased.run;
-        (run.first_lease..=run.leases().last()).map(move |lease| (run.source, lease))
-    });
-    // A dispatcher that sends more than the task wanted must not occupy this thread.
-    for (source, lease) in leases.take(want as usize) {
-        if let Some(split) = tracer.split(task.0, lease) {
-            let source = AttributeValue::Count(source.into());
-            split.record(Part::Lease, times, [("millstream.source", source)]);
-        }
-    }
-}
-
-/// Requests splits until the dispatcher sends splits or an end. The dispatcher sends neither while the task
-/// holds too many (C5.2). A request that was sent is always awaited, because its splits belong to the task.
-/// A draining worker sends no further request. Returns the time of the last request, too.
-async fn lease(
-    session: &Session,
-    request: impl Fn() -> WireRequest,
-    deadline: Duration,
-    draining: &watch::Receiver<bool>,
-) -> Result<(Instant, FeedBatch), FeedError> {
-    let mut pause = HOLD_PAUSE_MIN;
-    loop {
-        let asked = Instant::now();
-        let batch = batch_of(call_until_able(session, &request(), deadline).await)?;
-        if batch.end || !batch.runs.is_empty() {
-            return Ok((asked, batch));
-        }
-        if *draining.borrow() {
-            return Err(FeedError::Cancelled);
-        }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(HOLD_PAUSE_MAX);
-    }
-}
-
-/// Repeats a request while the dispatcher answers that its store is full.
-async fn call_until_able(
-    session: &Session,
-    request: &WireRequest,
-    deadline: Duration,
-) -> Result<WireReply, Error> {
-    loop {
-        let asked = Instant::now();
-        let result = session.call(request.clone(), deadline).await;
-        let cannot_now = result
-            .as_ref()
-            .is_err_and(|error| error.code == Code::Unavailable);
-        // The deadline is for a dispatcher that does not answer.
-        if !cannot_now || asked.elapsed() >= deadline || session.failure().is_some() {
-            return result;
-        }
-        tokio::time::sleep(HOLD_PAUSE_MAX).await;
-    }
-}
-
-fn batch_of(result: Result<WireReply, Error>) -> Result<FeedBatch, FeedError> {
-    match result {
-        Ok(WireReply::Splits {
-            runs,
-            end,
-            current,
-            more,
-        }) => {
-            if runs.iter().all(is_sound) {
-                let runs = runs.into_iter().map(|leased| FeedRun {
-                    run: leased.run,
-                    payloads: leased.payloads.into(),
-                    versions: leased.versions.into(),
-                });
-                Ok(FeedBatch {
-                    runs: runs.collect(),
-                    end,
-                    current,
-                    more,
-                })
-            } else {
-                Err(FeedError::Dispatcher(Error::internal(
-                    "the dispatcher sent invalid splits: a run is empty or too long, or has another number of payloads or versions",
-                )))
-            }
-        }
-        Ok(_) => Err(FeedError::Dispatcher(unexpected())),
-        Err(error) if error.code == Code::Aborted => Err(FeedError::Cancelled),
-        Err(error) => Err(FeedError::Dispatcher(error)),
-    }
-}
-
-/// Returns whether the arithmetic on a leased run cannot overflow.
-fn is_sound(leased: &LeasedRun) -> bool {
-    let run = &leased.run;
-    run.count > 0
-        && run.first_index.checked_add(run.count).is_some()
-        && run.first_lease.checked_add(run.count).is_some()
-        && (leased.payloads.is_empty() || leased.payloads.len() as u64 == run.count)
-        && (leased.versions.is_empty() || leased.versions.len() as u64 == run.count)
 }

@@ -7,6 +7,7 @@
 //! | `shared` | the state that incarnations and callers share |
 //! | `event` | the orders to a worker |
 //! | `feed` | the splits for one task, for a thread that may block |
+//! | `requests` | the requests of a feed, which follow each other |
 //! | `books` | the held splits of a task, and the time of the next request: pure |
 //! | `demand` | the number of splits that a task requests: pure |
 //! | `produced` | the reports of produced splits, for tasks whose readers confirm none |
@@ -21,6 +22,7 @@ mod incarnation;
 #[cfg(test)]
 mod pacing;
 mod produced;
+mod requests;
 mod running;
 mod shared;
 

@@ -19,6 +19,7 @@
 //! | `splits` | the books of an iteration's splits |
 //! | `caching` | the cross-trainer cache and its conditions for a job |
 //! | `order` | ordered jobs: the splits that a task may get, and the tasks that read released splits |
+//! | `turns` | the turns of the tasks of ordered jobs, which lease splits in fair parts |
 //! | `exactness` | exactly-once jobs: their only reader, and their splits, which are never lost |
 //! | `poison` | splits whose workers die while they read them, which are given up |
 //! | `coordination` | coordinated reads: the rounds in which each task takes part |
@@ -86,6 +87,7 @@ mod target;
 mod task;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod worker;
 
 pub use action::{

@@ -6,10 +6,12 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use super::moment::Moment;
+use super::paces::Paces;
 use super::record::{TaskPhase, TaskRecord};
 use super::splits::{Dealing, Holding, Ledger};
 use super::state::ServiceState;
 use super::tables::Tables;
+use super::turns::Turn;
 use crate::error::Error;
 use crate::id::{IterationId, TaskId};
 use crate::job::{JobParameters, Policy};
@@ -19,9 +21,8 @@ use crate::split::SplitPace;
 /// few elements while they wait for an earlier element, so longer leases would make the workers take turns.
 /// Shorter leases would cost more requests than fast splits are worth.
 const LEASE_MS: u64 = 20;
-/// The time that one lease lasts while the task holds few splits, and for the only task of an iteration. A
-/// task requests one lease for each split that it starts, so leases of several splits let it soon hold
-/// enough.
+/// The time that one lease lasts while the task holds few splits, and for the only task of an iteration, so
+/// that few requests let it hold enough.
 const FILLING_LEASE_MS: u64 = 270;
 /// The time for which a task holds splits before its leases become short. The dispatcher may be away for
 /// 10 s.
@@ -128,6 +129,33 @@ impl Tables {
         (dealing, most)
     }
 
+    /// Returns the measures by which the leases of a task count (C5.9). `None` if the task takes no turns with
+    /// other tasks.
+    pub(super) fn turn_of(&self, id: TaskId, pace: Option<SplitPace>, paces: &Paces) -> Option<Turn> {
+        let iteration = self.tasks.get(&id)?.iteration;
+        if !self.is_in_order(iteration) || !self.takes_turns(id) {
+            return None;
+        }
+        let times = self
+            .tasks
+            .running_of(iteration)
+            .filter_map(|task| paces.element_s(task));
+        let (sum, count) = times.fold((0.0, 0.0), |(sum, count), time| (sum + time, count + 1.0));
+        Some(Turn {
+            pace,
+            enough: pace.map_or(0, |pace| splits_within(pace, FILLED_MS)),
+            lease: pace.map_or(1, |pace| lease_at(pace, false)),
+            // A task without a report counts as fast as the mean.
+            weight: paces.element_s(id).map_or(1.0, |time| time * count / sum),
+        })
+    }
+
+    /// Returns whether a task leases splits that no task has read, so that it takes turns with other tasks.
+    pub(super) fn takes_turns(&self, id: TaskId) -> bool {
+        let task = self.tasks.get(&id);
+        task.is_some_and(|task| task.alone.is_none() && !task.catches_up && self.reads_on(task))
+    }
+
     /// Returns whether the readers of an iteration take elements in the order of its splits. Several
     /// sources have no common order.
     fn is_in_order(&self, id: IterationId) -> bool {
@@ -147,14 +175,18 @@ impl Tables {
 /// Returns the maximum number of splits of one lease for readers in order, of a task of this pace. `is_alone`
 /// says that it is the only task of its iteration.
 fn lease_at(pace: SplitPace, is_alone: bool) -> u64 {
-    let within = |time_ms: u64| pace.per_1000_s.saturating_mul(time_ms) / 1_000_000;
+    let within = |time_ms| splits_within(pace, time_ms);
     if is_alone {
         within(FILLING_LEASE_MS).clamp(4, LONE_LEASE_MAX)
     } else if pace.unstarted < within(FILLED_MS) {
-        within(FILLING_LEASE_MS).clamp(4, LEASE_MAX)
+        within(FILLING_LEASE_MS).clamp(1, LEASE_MAX)
     } else {
         within(LEASE_MS).clamp(1, LEASE_MAX)
     }
+}
+
+fn splits_within(pace: SplitPace, time_ms: u64) -> u64 {
+    pace.per_1000_s.saturating_mul(time_ms) / 1_000_000
 }
 
 #[cfg(test)]
@@ -172,7 +204,7 @@ mod tests {
         let held = [1, 99, 100, 1000, 100_000].map(|per_second| splits(per_second, 13));
         assert_eq!(held, [1, 1, 2, 20, 256], "20 ms, but at least one split");
         let few = [1, 10, 100, 100_000].map(|per_second| splits(per_second, 12));
-        assert_eq!(few, [4, 4, 27, 256], "270 ms, but at least four splits");
+        assert_eq!(few, [1, 2, 27, 256], "270 ms, but at least one split");
         for held_s in [0, 12, 13, 15] {
             let alone = [1, 10, 100, 100_000].map(|per_second| lease_at(pace(per_second, held_s), true));
             assert_eq!(alone, [4, 4, 27, 1024], "no other task waits");

@@ -182,6 +182,12 @@ impl Paces {
         Some((reported.pace, reported.rate, reported.busy))
     }
 
+    /// Returns the time in which a task produces an element, in seconds, by its latest report.
+    pub(super) fn element_s(&self, task: TaskId) -> Option<f64> {
+        let time = self.tasks.get(&task)?.pace.element_time()?;
+        Some(time.as_secs_f64())
+    }
+
     /// Returns the latest pace of a client and the elements that its user takes in a second. Also returns the
     /// share of the time in which the user waits.
     pub(super) fn of_client(&self, client: ClientId) -> Option<(Pace, f64, Option<f64>)> {

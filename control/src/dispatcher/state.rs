@@ -11,6 +11,7 @@ use super::happened::{ServiceEventKind, ServiceEvents};
 use super::moment::Moment;
 use super::paces::Paces;
 use super::tables::Tables;
+use super::turns::Turns;
 use crate::id::{BootId, ClientId, IterationId, JobId, SessionId, WorkerId};
 use crate::pace::Measures;
 use crate::scaling::ScalingPolicy;
@@ -22,6 +23,7 @@ pub(super) struct ServiceState {
     pub(super) now: Moment,
     pub(super) tables: Tables,
     pub(super) paces: Paces,
+    pub(super) turns: Turns,
     pub(super) scaling: ScalingPolicy,
     /// The time of the latest observation of the policy.
     pub(super) scaled_at: Moment,
@@ -38,6 +40,7 @@ impl ServiceState {
             now,
             tables,
             paces: Paces::default(),
+            turns: Turns::default(),
             scaling,
             scaled_at: now,
             last_collection: now,

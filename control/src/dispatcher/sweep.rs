@@ -57,6 +57,8 @@ impl Dispatcher {
         self.state.tell_incomplete();
         self.state.forget_workers();
         self.state.paces.forget_gone(&self.state.tables);
+        let tables = &self.state.tables;
+        self.state.turns.retain(|task| tables.takes_turns(*task));
         self.state.scale();
         self.forget_sessions();
         self.state.collect_unused();

@@ -90,10 +90,12 @@ impl ServiceState {
         // A task with a known pace must not take the splits of a task that has not begun. Further leases
         // are offered only after every task of the iteration has reported its pace.
         let is_paced = paces.has_all_of(iteration, tables);
+        let turn = self.tables.turn_of(task, pace, &self.paces);
         let terms = LeaseTerms {
             want,
             dealing,
             most,
+            waits_for_turn: turn.is_some_and(|turn| self.turns.must_wait(iteration, task, turn)),
             batch_max: self.config.lease_batch_max,
             held_max: self.config.held_splits_max,
             sharers,
@@ -103,6 +105,10 @@ impl ServiceState {
             .tables
             .books
             .lease(iteration, task, (source, repetition), terms)?;
+        if let Some(turn) = turn {
+            let splits = leased.runs.iter().map(|run| run.count).sum();
+            self.turns.note(iteration, task, splits, turn);
+        }
         self.tables.note_suspect(task, &leased.runs, self.now);
         Ok(Outcome::Answer(Answer::Splits {
             iteration,

@@ -246,11 +246,12 @@ impl ScalingPolicy {
             && lowered.datasets == seen.datasets
         {
             let demand = self.averages.demand;
+            // After a growth of the demand, the earlier number says nothing.
             if demand <= lowered.demand * DEMAND_GROWTH {
                 self.floors.learn(now, seen, lowered.from, demand);
+                self.set(lowered.from, Reason::MissedWorkers);
+                return true;
             }
-            self.set(lowered.from, Reason::MissedWorkers);
-            return true;
         }
         let target = self.raised(now, seen, wanted, waiting);
         if target > wanted {

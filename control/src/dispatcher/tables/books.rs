@@ -31,6 +31,8 @@ pub(crate) struct LeaseTerms {
     pub(crate) dealing: Dealing,
     /// Maximum number of splits that an ordered job allows in one lease.
     pub(crate) most: u64,
+    /// True if the task gets no splits before another task does (C5.9).
+    pub(crate) waits_for_turn: bool,
     /// Maximum number of splits in one lease of any task.
     pub(crate) batch_max: u32,
     /// Maximum number of splits that a task may hold.
@@ -152,7 +154,12 @@ impl Books {
             None => (available / (2 * terms.sharers)).max(1).min(batch),
         };
         let part = fair.min(u64::from(terms.want)).min(room);
-        let runs = ledger.lease(source, repetition, part.min(terms.most), terms.dealing);
+        let limit = if terms.waits_for_turn {
+            0
+        } else {
+            part.min(terms.most)
+        };
+        let runs = ledger.lease(source, repetition, limit, terms.dealing);
         for run in &runs {
             holding.insert(*run);
         }

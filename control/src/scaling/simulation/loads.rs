@@ -6,6 +6,7 @@ use super::service::{Model, World};
 use crate::scaling::config::ScalingConfig;
 use crate::scaling::observation::Observation;
 use crate::scaling::policy::ScalingPolicy;
+use crate::scaling::wanted::Reason;
 
 #[test]
 fn a_fivefold_load_is_followed_within_30_s() {
@@ -22,6 +23,26 @@ fn a_fivefold_load_is_followed_within_30_s() {
         world.history
     );
     assert!(world.reversals(0) <= 1, "{:?}", world.history);
+}
+
+/// Tests a load step just after a step down. The earlier number of workers says nothing about the new load.
+#[test]
+fn a_load_step_is_no_reason_to_undo() {
+    let mut world = World::new(Model::default(), 4);
+    while world.wanted() >= 4 {
+        world.pass(1);
+    }
+    let lowered = world.wanted();
+    world.model.demand *= 5.0;
+    while world.wanted() == lowered {
+        world.pass(1);
+    }
+    assert!(
+        matches!(world.reason(), Reason::ReadersWait(_)),
+        "{:?}",
+        world.reason()
+    );
+    assert!(world.wanted() > 4, "{:?}", world.history);
 }
 
 #[test]

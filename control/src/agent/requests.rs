@@ -1,0 +1,276 @@
+//! The requests for the splits of one source. Each request follows the answer to the one before, until the
+//! task holds enough splits or the dispatcher ends the pass.
+//!
+//! The requests do not stop while the producer pauses, because its readers are slow: other tasks lease
+//! splits meanwhile, and this task must get its part of them (C5.9).
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use millstream_trace::{AttributeValue, Part, Tracer};
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, watch};
+
+use super::books::{FeedBatch, FeedRun};
+use super::demand::FeedDemand;
+use super::feed::FeedError;
+use crate::error::{Code, Error};
+use crate::id::TaskId;
+use crate::rpc::session::Session;
+use crate::rpc::wire::{LeasedRun, WireReply, WireRequest, unexpected};
+
+/// The shortest and the longest pause before a task that holds too many splits asks again. The pause
+/// doubles with each attempt.
+pub(super) const HOLD_PAUSE_MIN: Duration = Duration::from_millis(10);
+pub(super) const HOLD_PAUSE_MAX: Duration = Duration::from_millis(500);
+
+/// Maximum number of answers that the producer has not taken. The next request waits for the producer then.
+const ANSWERS_MAX: usize = 256;
+
+/// The requests in flight for the splits of one source.
+#[derive(Debug)]
+pub(super) struct Fetching {
+    answers: mpsc::Receiver<Result<FeedBatch, FeedError>>,
+    /// The error that ended the requests. The producer gets it after all splits that it holds.
+    failed: Option<FeedError>,
+    stopped: watch::Sender<bool>,
+    /// The number of splits that have arrived and are not begun.
+    held: Arc<AtomicU64>,
+}
+
+/// The parts of a request that no answer changes, and the signals that end the requests.
+#[derive(Debug)]
+pub(super) struct RequestTerms {
+    pub(super) session: Weak<Session>,
+    pub(super) task: TaskId,
+    pub(super) source: u32,
+    pub(super) repetition: u64,
+    pub(super) deadline: Duration,
+    pub(super) is_idle: Arc<AtomicBool>,
+    pub(super) cancelled: watch::Receiver<bool>,
+    pub(super) draining: watch::Receiver<bool>,
+    pub(super) tracer: Tracer,
+}
+
+impl Fetching {
+    /// Sends the first request, of a task that holds `held` splits.
+    pub(super) fn begin(runtime: &Handle, terms: RequestTerms, demand: FeedDemand, held: u64) -> Fetching {
+        let (sender, answers) = mpsc::channel(ANSWERS_MAX);
+        let (stopped, stop) = watch::channel(false);
+        let held = Arc::new(AtomicU64::new(held));
+        let requests = Requests {
+            terms,
+            held: Arc::clone(&held),
+            stop,
+        };
+        runtime.spawn(requests.send_all(demand, sender));
+        Fetching {
+            answers,
+            failed: None,
+            stopped,
+            held,
+        }
+    }
+
+    /// Notes that the producer has taken a split.
+    pub(super) fn note_taken(&self) {
+        // Relaxed: the number only decides when the next request is sent.
+        self.held.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Ends the requests after the answer to the one in flight.
+    pub(super) fn stop(&self) {
+        self.stopped.send_replace(true);
+    }
+
+    /// Returns the next answer if it has arrived. An error is kept for [`next`](Fetching::next).
+    pub(super) fn arrived(&mut self) -> Option<FeedBatch> {
+        if self.failed.is_some() {
+            return None;
+        }
+        match self.answers.try_recv().ok()? {
+            Ok(batch) => Some(batch),
+            Err(error) => {
+                self.failed = Some(error);
+                None
+            }
+        }
+    }
+
+    /// Waits for the next answer. Returns `None` after the last answer of stopped requests. Cancel-safe.
+    pub(super) async fn next(&mut self) -> Result<Option<FeedBatch>, FeedError> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        match self.answers.recv().await {
+            Some(answer) => answer.map(Some),
+            None if *self.stopped.borrow() => Ok(None),
+            None => Err(FeedError::Cancelled),
+        }
+    }
+}
+
+/// The sender of the requests.
+struct Requests {
+    terms: RequestTerms,
+    held: Arc<AtomicU64>,
+    stop: watch::Receiver<bool>,
+}
+
+impl Requests {
+    async fn send_all(mut self, first: FeedDemand, answers: mpsc::Sender<Result<FeedBatch, FeedError>>) {
+        let Some(session) = self.terms.session.upgrade() else {
+            answers.send(Err(FeedError::Cancelled)).await.ok();
+            return;
+        };
+        let mut demand = Some(first);
+        while let Some(wanted) = demand.take() {
+            let mut cancelled = self.terms.cancelled.clone();
+            let result = tokio::select! {
+                result = self.lease(&session, wanted) => result,
+                _ = cancelled.wait_for(|cancelled| *cancelled) => Err(FeedError::Cancelled),
+            };
+            let answer = match result {
+                Ok(Some(mut batch)) => {
+                    let leased: u64 = batch.runs.iter().map(|leased| leased.run.count).sum();
+                    let held = self.held.fetch_add(leased, Ordering::Relaxed) + leased;
+                    demand = wanted.after(held, batch.more && !batch.end && !self.is_over());
+                    batch.follows = demand.is_some();
+                    Ok(batch)
+                }
+                Ok(None) => return,
+                Err(error) => Err(error),
+            };
+            // The send fails if the feed was just dropped. The dispatcher settles the leases with the task.
+            if answers.send(answer).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Requests splits until the dispatcher sends splits or an end. The dispatcher sends neither while the
+    /// task holds too many (C5.2), or waits for its turn (C5.9). A request that was sent is always awaited,
+    /// because its splits belong to the task. Returns `None` if the requests are over.
+    async fn lease(&mut self, session: &Session, wanted: FeedDemand) -> Result<Option<FeedBatch>, FeedError> {
+        let mut pause = HOLD_PAUSE_MIN;
+        let mut demand = wanted;
+        loop {
+            let asked = Instant::now();
+            let request = self.request(demand);
+            let batch = batch_of(call_until_able(session, &request, self.terms.deadline).await)?;
+            if batch.end || !batch.runs.is_empty() {
+                trace(&self.terms.tracer, self.terms.task, (asked, demand.want), &batch);
+                return Ok(Some(batch));
+            }
+            if *self.terms.draining.borrow() {
+                return Err(FeedError::Cancelled);
+            }
+            // The producer takes splits meanwhile, and a task that needs splits does not wait for its turn.
+            let stopped = self.stop.wait_for(|stopped| *stopped);
+            if tokio::time::timeout(pause, stopped).await.is_ok() {
+                return Ok(None);
+            }
+            pause = (pause * 2).min(HOLD_PAUSE_MAX);
+            demand = wanted.repeated(self.held.load(Ordering::Relaxed));
+        }
+    }
+
+    fn request(&self, demand: FeedDemand) -> WireRequest {
+        WireRequest::LeaseSplits {
+            task: self.terms.task,
+            source: self.terms.source,
+            repetition: self.terms.repetition,
+            want: demand.want,
+            pace: demand.pace,
+            // Relaxed: a producer that waits goes on only after an answer to a request.
+            is_idle: self.terms.is_idle.load(Ordering::Relaxed),
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        *self.stop.borrow() || *self.terms.draining.borrow()
+    }
+}
+
+/// Records the time of a request for each sampled split of its answer, which may contain `want` splits.
+fn trace(tracer: &Tracer, task: TaskId, (asked, want): (Instant, u32), batch: &FeedBatch) {
+    if !tracer.is_on() {
+        return;
+    }
+    let times = (asked, Instant::now());
+    let leases = batch.runs.iter().flat_map(|leased| {
+        let run = leased.run;
+        (run.first_lease..=run.leases().last()).map(move |lease| (run.source, lease))
+    });
+    // A dispatcher that sends more than the task wanted must not occupy this thread.
+    for (source, lease) in leases.take(want as usize) {
+        if let Some(split) = tracer.split(task.0, lease) {
+            let source = AttributeValue::Count(source.into());
+            split.record(Part::Lease, times, [("millstream.source", source)]);
+        }
+    }
+}
+
+/// Repeats a request while the dispatcher answers that its store is full.
+pub(super) async fn call_until_able(
+    session: &Session,
+    request: &WireRequest,
+    deadline: Duration,
+) -> Result<WireReply, Error> {
+    loop {
+        let asked = Instant::now();
+        let result = session.call(request.clone(), deadline).await;
+        let cannot_now = result
+            .as_ref()
+            .is_err_and(|error| error.code == Code::Unavailable);
+        // The deadline is for a dispatcher that does not answer.
+        if !cannot_now || asked.elapsed() >= deadline || session.failure().is_some() {
+            return result;
+        }
+        tokio::time::sleep(HOLD_PAUSE_MAX).await;
+    }
+}
+
+fn batch_of(result: Result<WireReply, Error>) -> Result<FeedBatch, FeedError> {
+    match result {
+        Ok(WireReply::Splits {
+            runs,
+            end,
+            current,
+            more,
+        }) => {
+            if runs.iter().all(is_sound) {
+                let runs = runs.into_iter().map(|leased| FeedRun {
+                    run: leased.run,
+                    payloads: leased.payloads.into(),
+                    versions: leased.versions.into(),
+                });
+                Ok(FeedBatch {
+                    runs: runs.collect(),
+                    end,
+                    current,
+                    more,
+                    follows: false,
+                })
+            } else {
+                Err(FeedError::Dispatcher(Error::internal(
+                    "the dispatcher sent invalid splits: a run is empty or too long, or has another number of payloads or versions",
+                )))
+            }
+        }
+        Ok(_) => Err(FeedError::Dispatcher(unexpected())),
+        Err(error) if error.code == Code::Aborted => Err(FeedError::Cancelled),
+        Err(error) => Err(FeedError::Dispatcher(error)),
+    }
+}
+
+/// Returns whether the arithmetic on a leased run cannot overflow.
+fn is_sound(leased: &LeasedRun) -> bool {
+    let run = &leased.run;
+    run.count > 0
+        && run.first_index.checked_add(run.count).is_some()
+        && run.first_lease.checked_add(run.count).is_some()
+        && (leased.payloads.is_empty() || leased.payloads.len() as u64 == run.count)
+        && (leased.versions.is_empty() || leased.versions.len() as u64 == run.count)
+}
