@@ -273,8 +273,8 @@ async fn an_unconfirmed_task_waits_for_its_reader() {
     within("the end", reading).await.unwrap();
 }
 
-/// Tests a task of an ordered job whose producer pauses after few splits, as with full buffers. The task still
-/// leases splits for an outage, and returns them all at its end (C5.9, C5.5).
+/// Tests a task of an ordered job whose producer pauses after few splits, as with full buffers. The task
+/// still leases splits for an outage, and returns them all at its end (C5.9, C5.5).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_paused_producer_leases_and_returns_splits() {
     let cluster = Cluster::new();

@@ -129,15 +129,18 @@ impl World {
         };
         if runs.is_empty() && !end {
             // The task holds too many unconfirmed splits (C5.2), or waits for its turn (C5.9).
-            task.demand = task.demand.repeated(task.flow.books.held(source));
+            if let Some(goal) = task.flow.books.goal(source) {
+                task.demand = goal.demand(task.flow.books.held(source));
+            }
             let later = self.now + Duration::from_millis(20);
             return self.at(later, Event::AskAgain(pid, id, source, repetition));
         }
         let leased: u64 = runs.iter().map(|run| run.count).sum();
-        let next = task
-            .demand
-            .after(task.flow.books.held(source) + leased, more && !end)
-            .filter(|_| task.report.is_none() && !task.flow.is_draining);
+        let held = task.flow.books.held(source) + leased;
+        let may_follow = more && !end && task.report.is_none() && !task.flow.is_draining;
+        let goal = task.flow.books.goal(source);
+        let goal = goal.filter(|goal| goal.follows(held, may_follow));
+        let next = goal.map(|goal| goal.demand(held));
         task.asking -= usize::from(next.is_none());
         let runs = runs.into_iter().map(FeedRun::without_payloads);
         let batch = FeedBatch {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use minicbor::bytes::ByteVec;
 
-use super::demand::{FeedDemand, SplitRate};
+use super::demand::{FeedDemand, FeedGoal, SplitRate};
 use crate::dispatcher::Run;
 use crate::split::{LeaseRange, PayloadVersion, Split};
 
@@ -139,6 +139,12 @@ impl FeedBooks {
     /// Returns the number of splits of a source that the task holds and has not begun.
     pub fn held(&self, source: u32) -> u64 {
         self.sources.get(&source).map_or(0, |books| books.count)
+    }
+
+    /// Returns the pace of a source, and the number of splits that the task should hold. `None` while the
+    /// pace is unknown.
+    pub fn goal(&self, source: u32) -> Option<FeedGoal> {
+        self.sources.get(&source)?.rate.goal()
     }
 
     /// Notes that a request for `want` splits of a source was sent.

@@ -28,33 +28,32 @@ pub struct FeedDemand {
     pub pace: Option<SplitPace>,
 }
 
-impl FeedDemand {
-    /// Returns the request to repeat, by a task that holds `held` splits meanwhile.
-    pub fn repeated(self, held: u64) -> FeedDemand {
-        let Some(pace) = self.pace else {
-            return self;
-        };
-        let want = self.ahead().saturating_sub(held).clamp(1, WANT_MAX);
+/// The pace of a task, and the number of unstarted splits that it should hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FeedGoal {
+    /// The number of splits that the task starts in 1000 s.
+    pub per_1000_s: u64,
+    /// The number of unstarted splits that the task should hold.
+    pub splits: u64,
+}
+
+impl FeedGoal {
+    /// Returns the request to send while `held` splits are unstarted.
+    pub fn demand(self, held: u64) -> FeedDemand {
         FeedDemand {
-            want: want as u32,
+            want: self.splits.saturating_sub(held).clamp(1, WANT_MAX) as u32,
             pace: Some(SplitPace {
+                per_1000_s: self.per_1000_s,
                 unstarted: held,
-                ..pace
+                can_wait: true,
             }),
         }
     }
 
-    /// Returns the request to send after an answer, by a task that holds `held` splits now. `None` if the
-    /// task holds enough splits, or `may_follow` is false.
-    pub fn after(self, held: u64, may_follow: bool) -> Option<FeedDemand> {
-        let is_next = may_follow && self.pace.is_some() && held < self.ahead();
-        is_next.then(|| self.repeated(held))
-    }
-
-    /// Returns the number of splits that the task would hold if it got all that it wants.
-    fn ahead(self) -> u64 {
-        let held = self.pace.map_or(0, |pace| pace.unstarted);
-        held.saturating_add(self.want.into())
+    /// Returns whether a task that holds `held` splits sends another request after an answer. `may_follow`
+    /// says that the answer allows it.
+    pub fn follows(self, held: u64, may_follow: bool) -> bool {
+        may_follow && held < self.splits
     }
 }
 
@@ -107,23 +106,27 @@ impl SplitRate {
 
     /// Returns the number of unstarted splits that the task should hold; `None` while its rate is unknown.
     pub(super) fn target(&self) -> Option<u64> {
-        let splits = self.per_second()? * AHEAD.as_secs_f64();
+        Some(self.goal()?.splits)
+    }
+
+    /// Returns the goal of the task; `None` while its rate is unknown.
+    pub(super) fn goal(&self) -> Option<FeedGoal> {
+        let per_second = self.per_second()?;
+        let splits = per_second * AHEAD.as_secs_f64();
         // The conversion of a float to an integer saturates.
-        Some((splits.ceil() as u64).clamp(2, AHEAD_SPLITS_MAX))
+        Some(FeedGoal {
+            per_1000_s: ((per_second * 1000.0) as u64).max(1),
+            splits: (splits.ceil() as u64).clamp(2, AHEAD_SPLITS_MAX),
+        })
     }
 
     /// Returns the request to send while `held` splits are unstarted.
     pub(super) fn demand(&self, held: u64) -> FeedDemand {
-        let want = self
-            .target()
-            .map_or(WANT_MAX, |target| target.saturating_sub(held));
-        FeedDemand {
-            want: want.clamp(1, WANT_MAX) as u32,
-            pace: self.per_second().map(|rate| SplitPace {
-                per_1000_s: ((rate * 1000.0) as u64).max(1),
-                unstarted: held,
-            }),
-        }
+        let unpaced = FeedDemand {
+            want: WANT_MAX as u32,
+            pace: None,
+        };
+        self.goal().map_or(unpaced, |goal| goal.demand(held))
     }
 }
 

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use super::AgentConfig;
 use super::books::{FeedBatch, FeedBooks, FeedStep};
 use super::demand::FeedDemand;
-use super::requests::{Fetching, RequestTerms, call_until_able};
+use super::requests::{FeedError, Fetching, RequestTerms, call_until_able};
 use crate::error::{Code, Error};
 use crate::id::TaskId;
 use crate::job::Policy;
@@ -95,17 +95,6 @@ impl Drop for Returning {
             count.0.send_modify(|returns| *returns -= 1);
         }
     }
-}
-
-/// The reason for which a split feed returns neither a split nor the end of the pass.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FeedError {
-    /// The task was stopped, which is not an error of the task.
-    #[error("the task was stopped")]
-    Cancelled,
-    /// The dispatcher did not lease any splits.
-    #[error("no splits from the dispatcher: {0}")]
-    Dispatcher(Error),
 }
 
 impl SplitFeed {
@@ -196,7 +185,7 @@ impl SplitFeed {
         if matches!(step, FeedStep::Split { .. })
             && let Some(fetching) = self.fetching.get(&source)
         {
-            fetching.note_taken();
+            fetching.note_taken(self.books.goal(source));
         }
         // Relaxed: the agent reads the value after the producer has reported the end, which orders the
         // accesses.
@@ -290,7 +279,8 @@ impl SplitFeed {
             draining: self.control.draining.subscribe(),
             tracer: self.tracer.clone(),
         };
-        let fetching = Fetching::begin(&self.runtime, terms, demand, self.books.held(source));
+        let numbers = (self.books.goal(source), self.books.held(source));
+        let fetching = Fetching::begin(&self.runtime, terms, demand, numbers);
         self.books.asked(source, repetition, demand.want);
         self.fetching.insert(source, fetching);
     }

@@ -28,8 +28,9 @@ mod shared;
 
 pub use books::{FeedBatch, FeedBooks, FeedRun, FeedStep};
 pub use config::AgentConfig;
-pub use demand::FeedDemand;
+pub use demand::{FeedDemand, FeedGoal};
 pub use event::AgentEvent;
-pub use feed::{FeedError, SplitFeed};
+pub use feed::SplitFeed;
 pub use produced::ProducedSplits;
+pub use requests::FeedError;
 pub use running::{Agent, AgentEvents};

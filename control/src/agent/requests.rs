@@ -1,8 +1,8 @@
 //! The requests for the splits of one source. Each request follows the answer to the one before, until the
 //! task holds enough splits or the dispatcher ends the pass.
 //!
-//! The requests do not stop while the producer pauses, because its readers are slow: other tasks lease
-//! splits meanwhile, and this task must get its part of them (C5.9).
+//! A producer pauses while its buffers are full. The requests go on meanwhile, because other tasks lease
+//! splits, and this task must get its part of them (C5.9).
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -10,23 +10,34 @@ use std::time::{Duration, Instant};
 
 use millstream_trace::{AttributeValue, Part, Tracer};
 use tokio::runtime::Handle;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 
 use super::books::{FeedBatch, FeedRun};
-use super::demand::FeedDemand;
-use super::feed::FeedError;
+use super::demand::{FeedDemand, FeedGoal};
 use crate::error::{Code, Error};
 use crate::id::TaskId;
 use crate::rpc::session::Session;
 use crate::rpc::wire::{LeasedRun, WireReply, WireRequest, unexpected};
 
-/// The shortest and the longest pause before a task that holds too many splits asks again. The pause
-/// doubles with each attempt.
+/// The shortest and the longest pause before a request that got no splits is repeated. The pause doubles with
+/// each attempt.
 pub(super) const HOLD_PAUSE_MIN: Duration = Duration::from_millis(10);
 pub(super) const HOLD_PAUSE_MAX: Duration = Duration::from_millis(500);
-
+/// The number of held splits below which a request that got no splits is repeated at once.
+const LOW: u64 = 2;
 /// Maximum number of answers that the producer has not taken. The next request waits for the producer then.
 const ANSWERS_MAX: usize = 256;
+
+/// The reason for which a split feed returns neither a split nor the end of the pass.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FeedError {
+    /// The task was stopped, which is not an error of the task.
+    #[error("the task was stopped")]
+    Cancelled,
+    /// The dispatcher did not lease any splits.
+    #[error("no splits from the dispatcher: {0}")]
+    Dispatcher(Error),
+}
 
 /// The requests in flight for the splits of one source.
 #[derive(Debug)]
@@ -35,8 +46,35 @@ pub(super) struct Fetching {
     /// The error that ended the requests. The producer gets it after all splits that it holds.
     failed: Option<FeedError>,
     stopped: watch::Sender<bool>,
+    progress: Arc<Progress>,
+}
+
+/// The numbers of the task that its requests state.
+#[derive(Debug)]
+struct Progress {
     /// The number of splits that have arrived and are not begun.
-    held: Arc<AtomicU64>,
+    held: AtomicU64,
+    /// The goal of the task: its pace, or 0 while it is unknown, and the number of splits.
+    per_1000_s: AtomicU64,
+    splits: AtomicU64,
+    /// The signal that few splits are left.
+    is_low: Notify,
+}
+
+impl Progress {
+    // Relaxed: the numbers only decide the time and the size of requests.
+    fn goal(&self) -> Option<FeedGoal> {
+        let per_1000_s = self.per_1000_s.load(Ordering::Relaxed);
+        let splits = self.splits.load(Ordering::Relaxed);
+        (per_1000_s > 0).then_some(FeedGoal { per_1000_s, splits })
+    }
+
+    fn set_goal(&self, goal: Option<FeedGoal>) {
+        if let Some(goal) = goal {
+            self.splits.store(goal.splits, Ordering::Relaxed);
+            self.per_1000_s.store(goal.per_1000_s, Ordering::Relaxed);
+        }
+    }
 }
 
 /// The parts of a request that no answer changes, and the signals that end the requests.
@@ -54,14 +92,25 @@ pub(super) struct RequestTerms {
 }
 
 impl Fetching {
-    /// Sends the first request, of a task that holds `held` splits.
-    pub(super) fn begin(runtime: &Handle, terms: RequestTerms, demand: FeedDemand, held: u64) -> Fetching {
+    /// Sends the first request, of a task with this goal that holds `held` splits.
+    pub(super) fn begin(
+        runtime: &Handle,
+        terms: RequestTerms,
+        demand: FeedDemand,
+        (goal, held): (Option<FeedGoal>, u64),
+    ) -> Fetching {
         let (sender, answers) = mpsc::channel(ANSWERS_MAX);
         let (stopped, stop) = watch::channel(false);
-        let held = Arc::new(AtomicU64::new(held));
+        let progress = Arc::new(Progress {
+            held: AtomicU64::new(held),
+            per_1000_s: AtomicU64::new(0),
+            splits: AtomicU64::new(0),
+            is_low: Notify::new(),
+        });
+        progress.set_goal(goal);
         let requests = Requests {
             terms,
-            held: Arc::clone(&held),
+            progress: Arc::clone(&progress),
             stop,
         };
         runtime.spawn(requests.send_all(demand, sender));
@@ -69,14 +118,16 @@ impl Fetching {
             answers,
             failed: None,
             stopped,
-            held,
+            progress,
         }
     }
 
-    /// Notes that the producer has taken a split.
-    pub(super) fn note_taken(&self) {
-        // Relaxed: the number only decides when the next request is sent.
-        self.held.fetch_sub(1, Ordering::Relaxed);
+    /// Notes that the producer has taken a split, and the goal after it.
+    pub(super) fn note_taken(&self, goal: Option<FeedGoal>) {
+        self.progress.set_goal(goal);
+        if self.progress.held.fetch_sub(1, Ordering::Relaxed) <= LOW {
+            self.progress.is_low.notify_one();
+        }
     }
 
     /// Ends the requests after the answer to the one in flight.
@@ -114,7 +165,7 @@ impl Fetching {
 /// The sender of the requests.
 struct Requests {
     terms: RequestTerms,
-    held: Arc<AtomicU64>,
+    progress: Arc<Progress>,
     stop: watch::Receiver<bool>,
 }
 
@@ -125,7 +176,7 @@ impl Requests {
             return;
         };
         let mut demand = Some(first);
-        while let Some(wanted) = demand.take() {
+        while let Some(wanted) = demand.take().filter(|_| !*self.stop.borrow()) {
             let mut cancelled = self.terms.cancelled.clone();
             let result = tokio::select! {
                 result = self.lease(&session, wanted) => result,
@@ -134,8 +185,11 @@ impl Requests {
             let answer = match result {
                 Ok(Some(mut batch)) => {
                     let leased: u64 = batch.runs.iter().map(|leased| leased.run.count).sum();
-                    let held = self.held.fetch_add(leased, Ordering::Relaxed) + leased;
-                    demand = wanted.after(held, batch.more && !batch.end && !self.is_over());
+                    let held = self.progress.held.fetch_add(leased, Ordering::Relaxed) + leased;
+                    let may_follow = batch.more && !batch.end && !self.is_over();
+                    let goal = self.progress.goal();
+                    let goal = goal.filter(|goal| goal.follows(held, may_follow));
+                    demand = goal.map(|goal| goal.demand(held));
                     batch.follows = demand.is_some();
                     Ok(batch)
                 }
@@ -152,9 +206,12 @@ impl Requests {
     /// Requests splits until the dispatcher sends splits or an end. The dispatcher sends neither while the
     /// task holds too many (C5.2), or waits for its turn (C5.9). A request that was sent is always awaited,
     /// because its splits belong to the task. Returns `None` if the requests are over.
-    async fn lease(&mut self, session: &Session, wanted: FeedDemand) -> Result<Option<FeedBatch>, FeedError> {
+    async fn lease(
+        &mut self,
+        session: &Session,
+        mut demand: FeedDemand,
+    ) -> Result<Option<FeedBatch>, FeedError> {
         let mut pause = HOLD_PAUSE_MIN;
-        let mut demand = wanted;
         loop {
             let asked = Instant::now();
             let request = self.request(demand);
@@ -166,25 +223,30 @@ impl Requests {
             if *self.terms.draining.borrow() {
                 return Err(FeedError::Cancelled);
             }
-            // The producer takes splits meanwhile, and a task that needs splits does not wait for its turn.
-            let stopped = self.stop.wait_for(|stopped| *stopped);
-            if tokio::time::timeout(pause, stopped).await.is_ok() {
-                return Ok(None);
+            tokio::select! {
+                _ = self.stop.wait_for(|stopped| *stopped) => return Ok(None),
+                () = tokio::time::sleep(pause) => {}
+                // A task that needs splits does not wait for its turn.
+                () = self.progress.is_low.notified() => {}
             }
             pause = (pause * 2).min(HOLD_PAUSE_MAX);
-            demand = wanted.repeated(self.held.load(Ordering::Relaxed));
+            let held = self.progress.held.load(Ordering::Relaxed);
+            demand = self.progress.goal().map_or(demand, |goal| goal.demand(held));
         }
     }
 
     fn request(&self, demand: FeedDemand) -> WireRequest {
+        // A producer that waits goes on only after an answer to a request. The splits of an answer count as
+        // held before the producer receives them.
+        let is_idle =
+            self.terms.is_idle.load(Ordering::Relaxed) && self.progress.held.load(Ordering::Relaxed) == 0;
         WireRequest::LeaseSplits {
             task: self.terms.task,
             source: self.terms.source,
             repetition: self.terms.repetition,
             want: demand.want,
             pace: demand.pace,
-            // Relaxed: a producer that waits goes on only after an answer to a request.
-            is_idle: self.terms.is_idle.load(Ordering::Relaxed),
+            is_idle,
         }
     }
 

@@ -18,11 +18,11 @@ use crate::job::{JobParameters, Policy};
 use crate::split::SplitPace;
 
 /// The time that one lease lasts for readers in order, unless one split lasts longer. Readers in order buffer
-/// few elements while they wait for an earlier element, so longer leases would make the workers take turns.
+/// few elements while they wait for an earlier element. With longer leases one worker would work at a time.
 /// Shorter leases would cost more requests than fast splits are worth.
 const LEASE_MS: u64 = 20;
-/// The time that one lease lasts while the task holds few splits, and for the only task of an iteration, so
-/// that few requests let it hold enough.
+/// The time that one lease lasts while the task holds few splits, so that few requests suffice. Also the time
+/// for the only task of an iteration.
 const FILLING_LEASE_MS: u64 = 270;
 /// The time for which a task holds splits before its leases become short. The dispatcher may be away for
 /// 10 s.
@@ -129,8 +129,7 @@ impl Tables {
         (dealing, most)
     }
 
-    /// Returns the measures by which the leases of a task count (C5.9). `None` if the task takes no turns with
-    /// other tasks.
+    /// Returns the measures by which the leases of a task count (C5.9). `None` if the task takes no turns.
     pub(super) fn turn_of(&self, id: TaskId, pace: Option<SplitPace>, paces: &Paces) -> Option<Turn> {
         let iteration = self.tasks.get(&id)?.iteration;
         if !self.is_in_order(iteration) || !self.takes_turns(id) {
@@ -176,10 +175,12 @@ impl Tables {
 /// says that it is the only task of its iteration.
 fn lease_at(pace: SplitPace, is_alone: bool) -> u64 {
     let within = |time_ms| splits_within(pace, time_ms);
+    // Workers of earlier versions request one lease for each split that they start.
+    let least = if pace.can_wait { 1 } else { 4 };
     if is_alone {
         within(FILLING_LEASE_MS).clamp(4, LONE_LEASE_MAX)
     } else if pace.unstarted < within(FILLED_MS) {
-        within(FILLING_LEASE_MS).clamp(1, LEASE_MAX)
+        within(FILLING_LEASE_MS).clamp(least, LEASE_MAX)
     } else {
         within(LEASE_MS).clamp(1, LEASE_MAX)
     }
@@ -199,12 +200,18 @@ mod tests {
         let pace = |per_second: u64, held_s: u64| SplitPace {
             per_1000_s: 1000 * per_second,
             unstarted: held_s * per_second,
+            can_wait: true,
         };
         let splits = |per_second, held_s| lease_at(pace(per_second, held_s), false);
         let held = [1, 99, 100, 1000, 100_000].map(|per_second| splits(per_second, 13));
         assert_eq!(held, [1, 1, 2, 20, 256], "20 ms, but at least one split");
         let few = [1, 10, 100, 100_000].map(|per_second| splits(per_second, 12));
         assert_eq!(few, [1, 2, 27, 256], "270 ms, but at least one split");
+        let earlier = SplitPace {
+            can_wait: false,
+            ..pace(1, 2)
+        };
+        assert_eq!(lease_at(earlier, false), 4, "it asks only when it starts a split");
         for held_s in [0, 12, 13, 15] {
             let alone = [1, 10, 100, 100_000].map(|per_second| lease_at(pace(per_second, held_s), true));
             assert_eq!(alone, [4, 4, 27, 1024], "no other task waits");

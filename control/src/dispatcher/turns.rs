@@ -20,9 +20,9 @@ const WAITS_WITH_MS: u64 = 1000;
 const WAITS_WITH_MIN: u64 = 2;
 /// The leases of a task beyond the mean of all tasks, from which on it waits.
 const LEAD_LEASES: f64 = 0.5;
-/// The leases below the mean of all tasks that a task may catch up. A task that leases nothing, because its
-/// reader is slow, stops few other tasks for long: the others go on when most of them are equally far.
-const LAG_LEASES: f64 = 3.0;
+/// The leases from the mean of all tasks that count at most. A task that leases nothing for a long time stops
+/// few others, and a task that alone leased many splits soon leases again.
+const DISTANCE_LEASES_MAX: f64 = 3.0;
 /// The part of its splits that counts for a task without any splits, so that it may lease twice its part. It
 /// soon holds enough for an absence of the dispatcher.
 const EMPTY_COUNTS: f64 = 0.5;
@@ -42,7 +42,7 @@ pub(super) struct Turn {
     pub(super) enough: u64,
     /// The number of splits of the task's next lease.
     pub(super) lease: u64,
-    /// The time in which the task reads a split, relative to the mean of all tasks. Faster tasks lease
+    /// The time in which the task produces an element, relative to the mean of all tasks. Faster tasks lease
     /// larger parts.
     pub(super) weight: f64,
 }
@@ -64,9 +64,12 @@ impl Turns {
         }
         let tasks = self.iterations.entry(iteration).or_default();
         *tasks.entry(task).or_insert(0.0) += splits as f64 * turn.weight * turn.counted();
-        let (mean, lag) = (mean(tasks), LAG_LEASES * turn.lease_weight());
+        let (mean, most) = (mean(tasks), DISTANCE_LEASES_MAX * turn.lease_weight());
         for leased in tasks.values_mut() {
-            *leased = (*leased - mean).max(-lag);
+            *leased = (*leased - mean).max(-most);
+        }
+        if let Some(own) = tasks.get_mut(&task) {
+            *own = own.min(most);
         }
     }
 
@@ -101,7 +104,7 @@ impl Turn {
 /// Returns whether a task holds enough splits to wait for its turn.
 fn can_wait(pace: SplitPace) -> bool {
     let splits = pace.per_1000_s.saturating_mul(WAITS_WITH_MS) / 1_000_000;
-    pace.unstarted >= splits.max(WAITS_WITH_MIN)
+    pace.can_wait && pace.unstarted >= splits.max(WAITS_WITH_MIN)
 }
 
 fn mean(tasks: &BTreeMap<TaskId, f64>) -> f64 {
@@ -119,6 +122,7 @@ mod tests {
             pace: Some(SplitPace {
                 per_1000_s: 1000,
                 unstarted,
+                can_wait: true,
             }),
             enough: 13,
             lease: 1,

@@ -446,6 +446,7 @@ impl World {
         let pace = self.chance.percent(70).then(|| SplitPace {
             per_1000_s: 1000 * self.chance.within(1..200),
             unstarted: self.chance.within(0..3),
+            can_wait: true,
         });
         let state = self.workers.get(&pid).and_then(|worker| worker.tasks.get(&task));
         let is_idle = state.is_some_and(SimTask::is_idle);

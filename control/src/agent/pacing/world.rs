@@ -328,7 +328,8 @@ impl World {
         if runs.is_empty() && !end {
             let pause = reading.asks_at.1;
             reading.asks_at = (self.now + pause, (pause * 2).min(HOLD_PAUSE_MAX));
-            reading.asked = Some(demand.repeated(reading.held()));
+            let goal = reading.books.goal(0);
+            reading.asked = Some(goal.map_or(demand, |goal| goal.demand(reading.held())));
             return;
         }
         reading.asks_at = (Duration::ZERO, HOLD_PAUSE_MIN);
@@ -336,7 +337,12 @@ impl World {
             .leases
             .extend(runs.iter().map(|run| (run.first_index, run.count)));
         let leased: u64 = runs.iter().map(|run| run.count).sum();
-        reading.asked = demand.after(reading.held() + leased, more && !end);
+        let held = reading.held() + leased;
+        let goal = reading
+            .books
+            .goal(0)
+            .filter(|goal| goal.follows(held, more && !end));
+        reading.asked = goal.map(|goal| goal.demand(held));
         let runs = runs.into_iter().map(FeedRun::without_payloads);
         let batch = FeedBatch {
             runs: runs.collect(),
@@ -358,6 +364,12 @@ impl World {
             None => (1, u64::MAX),
         };
         let element_time = reading.split_time / per_split as u32;
+        // Several short elements are made in one step.
+        let earliest = if element_time < STEP {
+            now.saturating_sub(STEP)
+        } else {
+            now
+        };
         while reading.busy_until <= now && reading.ends_at.is_none() {
             if reading.current.1 > 0 {
                 if reading.buffered >= room {
@@ -369,7 +381,7 @@ impl World {
                     reader.made.entry(reading.current.0).or_insert((place, 0)).1 += 1;
                 }
                 if reading.current.1 > 0 {
-                    reading.busy_until = now + element_time;
+                    reading.busy_until = reading.busy_until.max(earliest) + element_time;
                     continue;
                 }
             }
@@ -377,7 +389,7 @@ impl World {
                 FeedStep::Split { split, ask_ahead } => {
                     reading.read += 1;
                     reading.current = (split.index, per_split);
-                    reading.busy_until = now + element_time;
+                    reading.busy_until = reading.busy_until.max(earliest) + element_time;
                     ask_ahead
                 }
                 FeedStep::End => {

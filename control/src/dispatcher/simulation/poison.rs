@@ -36,6 +36,7 @@ impl World {
         (!self.poison.is_empty()).then_some(SplitPace {
             per_1000_s: 1_000_000,
             unstarted: 0,
+            can_wait: false,
         })
     }
 

@@ -129,6 +129,18 @@ impl Books {
         (source, repetition): (u32, u64),
         terms: LeaseTerms,
     ) -> Result<Leased, Error> {
+        if let Some(ledger) = self.ledgers.get(&iteration)
+            && terms.waits_for_turn
+            && ledger.available(source, repetition, terms.dealing) > 0
+        {
+            // A task that waits changes no record.
+            return Ok(Leased {
+                runs: Vec::new(),
+                end: false,
+                current: ledger.current(source),
+                is_cut: true,
+            });
+        }
         let ledger = self.ledgers.get_mut(&iteration);
         let (Some(ledger), Some(holding)) = (ledger, self.holdings.get_mut(&task)) else {
             return Err(Error::precondition(format!(
@@ -154,12 +166,7 @@ impl Books {
             None => (available / (2 * terms.sharers)).max(1).min(batch),
         };
         let part = fair.min(u64::from(terms.want)).min(room);
-        let limit = if terms.waits_for_turn {
-            0
-        } else {
-            part.min(terms.most)
-        };
-        let runs = ledger.lease(source, repetition, limit, terms.dealing);
+        let runs = ledger.lease(source, repetition, part.min(terms.most), terms.dealing);
         for run in &runs {
             holding.insert(*run);
         }

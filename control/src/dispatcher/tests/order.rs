@@ -181,6 +181,7 @@ fn only_lone_tasks_get_long_leases() {
             pace: Some(SplitPace {
                 per_1000_s: 100_000_000,
                 unstarted: 1_300_000,
+                can_wait: true,
             }),
             is_idle: false,
         };
