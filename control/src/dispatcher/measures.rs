@@ -113,6 +113,7 @@ impl Paces {
             let clients = tables.clients.of(iteration);
             if !clients.is_empty() {
                 seen.datasets.extend(number_of_dataset(iteration, tables));
+                seen.lag = seen.lag.max(tables.order_lag(iteration));
             }
             for client in clients {
                 seen.readers += 1;

@@ -5,6 +5,8 @@
 //! after a later one, neither in a lease nor in its pipeline or buffer.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+use std::time::Duration;
+
 use super::moment::Moment;
 use super::paces::Paces;
 use super::record::{TaskPhase, TaskRecord};
@@ -27,6 +29,8 @@ const FILLING_LEASE_MS: u64 = 270;
 /// The time for which a task holds splits before its leases become short. The dispatcher may be away for
 /// 10 s.
 const FILLED_MS: u64 = 13_000;
+/// The time for which a task holds splits (C5.1), which readers in order take before those of a new task.
+const ORDER_LAG: Duration = Duration::from_secs(15);
 /// Maximum number of splits of one lease for readers in order, at any pace.
 const LEASE_MAX: u64 = 256;
 /// Maximum number of splits of one lease for the only task of an iteration, for which no other task waits.
@@ -153,6 +157,15 @@ impl Tables {
     pub(super) fn takes_turns(&self, id: TaskId) -> bool {
         let task = self.tasks.get(&id);
         task.is_some_and(|task| task.alone.is_none() && !task.catches_up && self.reads_on(task))
+    }
+
+    /// Returns the time for which earlier tasks hold splits that readers take before the splits of a new task.
+    pub(super) fn order_lag(&self, iteration: IterationId) -> Duration {
+        if self.is_in_order(iteration) {
+            ORDER_LAG
+        } else {
+            Duration::ZERO
+        }
     }
 
     /// Returns whether the readers of an iteration take elements in the order of its splits. Several

@@ -29,6 +29,9 @@ pub(crate) struct Observation {
     /// The longest time that a user works on an element. For a user that takes one element in each step, this
     /// is the length of the steps.
     pub(crate) step: Duration,
+    /// The time after which the elements of new workers reach the readers. Readers in order first take the
+    /// splits that other workers hold.
+    pub(crate) lag: Duration,
     /// The number of workers that would satisfy the demand of all readers, each worker at its present pace
     /// without idle times.
     pub(crate) estimate: Option<u64>,

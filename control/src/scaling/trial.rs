@@ -81,6 +81,9 @@ impl Trial {
         }
         let steady_for = now.saturating_sub(self.steady.1);
         let is_complete = seen.producing >= self.goal && steady_for >= settle;
+        if is_complete && steady_for < settle + seen.lag && !self.has_helped(seen, averages) {
+            return Outcome::Open;
+        }
         let is_overdue = steady_for >= settle * PARTIAL_SETTLES;
         let is_partial = seen.producing > self.from && is_overdue;
         if is_complete || is_partial {

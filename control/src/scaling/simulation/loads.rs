@@ -25,6 +25,24 @@ fn a_fivefold_load_is_followed_within_30_s() {
     assert!(world.reversals(0) <= 1, "{:?}", world.history);
 }
 
+/// Tests readers in order, which take the elements of new workers after those that earlier workers hold.
+#[test]
+fn a_load_step_in_order_keeps_its_workers() {
+    let model = Model {
+        demand: 50.0,
+        lag_s: 15,
+        ..Model::default()
+    };
+    let mut world = World::new(model, 1);
+    world.pass(30);
+    assert_eq!(world.wanted(), 1, "{:?}", world.reason());
+    world.model.demand *= 5.0;
+    world.pass(60);
+    assert!(world.wanted() >= world.model.needed(), "{:?}", world.history);
+    world.pass(60);
+    assert_eq!(world.reversals(0), 0, "{:?}", world.history);
+}
+
 /// Tests a load step just after a step down. The earlier number of workers says nothing about the new load.
 #[test]
 fn a_load_step_is_no_reason_to_undo() {

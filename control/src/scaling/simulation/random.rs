@@ -70,6 +70,7 @@ proptest! {
                 rate: chance.within(0..1000) as f64,
                 demand: chance.within(0..1000) as f64,
                 step: Duration::from_secs(chance.within(0..100)),
+                lag: Duration::from_secs(chance.within(0..20)),
                 estimate: chance.percent(80).then(|| chance.draw() >> chance.within(0..64)),
             };
             let Some(wanted) = policy.step(Duration::from_secs(second), &seen).map(|wanted| wanted.workers) else {

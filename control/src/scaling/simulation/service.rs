@@ -38,6 +38,8 @@ pub(super) struct Model {
     /// The seconds of a step of the readers, which take all elements of a step at its start; 0 if they take
     /// elements continuously.
     pub(super) step_s: f64,
+    /// The seconds after which the elements of a new worker reach the readers.
+    pub(super) lag_s: u64,
     /// The factor of the busy time that workers report. Workers with full buffers report too little.
     pub(super) reported_load: f64,
     /// The largest relative error of a report.
@@ -57,6 +59,7 @@ impl Default for Model {
             dataset: 0,
             epochs: None,
             step_s: 0.0,
+            lag_s: 0,
             reported_load: 1.0,
             noise: 0.0,
         }
@@ -112,12 +115,13 @@ impl Model {
     pub(super) fn observe(
         &self,
         (second, workers, producing): (u64, u64, u64),
+        reaching: u64,
         chance: &mut Chance,
     ) -> Observation {
         let mut noisy =
             |value: f64| value * (1.0 + self.noise * (chance.within(0..2001) as f64 / 1000.0 - 1.0));
         let demand = self.readers as f64 * self.demand;
-        let made = demand.min(producing as f64 * self.pace).min(self.store);
+        let made = demand.min(reaching as f64 * self.pace).min(self.store);
         let made = if self.is_paused { 0.0 } else { made };
         let is_reported = producing > 0 && self.readers > 0;
         let pace = self.pace.min(self.store / producing.max(1) as f64);
@@ -140,6 +144,7 @@ impl Model {
             load: is_reported.then(|| noisy(used / pace * self.reported_load).min(producing as f64)),
             rate: noisy(made * burst),
             step: Duration::from_secs_f64(self.step_s),
+            lag: Duration::from_secs(self.lag_s),
             demand: noisy(demand),
             estimate: is_reported.then(|| noisy(demand / pace).ceil() as u64),
         }
@@ -196,7 +201,8 @@ impl World {
             since(PRODUCE_S).min(model.tasks_max)
         };
         let numbers = (self.now_s, since(START_S), producing);
-        let seen = model.observe(numbers, &mut self.chance);
+        let reaching = producing.min(since(PRODUCE_S + model.lag_s));
+        let seen = model.observe(numbers, reaching, &mut self.chance);
         let wanted = self.policy.step(Duration::from_secs(self.now_s), &seen);
         self.history.extend(wanted.map(|wanted| wanted.workers));
     }
