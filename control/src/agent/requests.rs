@@ -336,3 +336,61 @@ fn is_sound(leased: &LeasedRun) -> bool {
         && (leased.payloads.is_empty() || leased.payloads.len() as u64 == run.count)
         && (leased.versions.is_empty() || leased.versions.len() as u64 == run.count)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn requests(is_idle: bool, held: u64) -> Requests {
+        let signal = || watch::channel(false).1;
+        let terms = RequestTerms {
+            session: Weak::new(),
+            task: TaskId(1),
+            source: 0,
+            repetition: 0,
+            deadline: Duration::from_secs(1),
+            is_idle: Arc::new(AtomicBool::new(is_idle)),
+            cancelled: signal(),
+            draining: signal(),
+            tracer: Tracer::default(),
+        };
+        let progress = Arc::new(Progress {
+            held: AtomicU64::new(held),
+            per_1000_s: AtomicU64::new(0),
+            splits: AtomicU64::new(0),
+            is_low: Notify::new(),
+        });
+        let stop = signal();
+        Requests {
+            terms,
+            progress,
+            stop,
+        }
+    }
+
+    /// Tests that a task with an answer on its way to the producer has not read everything (C16.8).
+    #[test]
+    fn a_task_with_coming_splits_is_not_idle() {
+        let demand = FeedDemand { want: 1, pace: None };
+        for (waits, held, expected) in [(true, 0, true), (true, 1, false), (false, 0, false)] {
+            let request = requests(waits, held).request(demand);
+            let WireRequest::LeaseSplits { is_idle, .. } = request else {
+                panic!("{request:?}")
+            };
+            assert_eq!(is_idle, expected, "{held} held");
+        }
+    }
+
+    /// Tests that the requests state the latest pace of the task, and not that of the first request.
+    #[test]
+    fn requests_state_the_present_pace() {
+        let progress = requests(false, 3).progress;
+        assert_eq!(progress.goal(), None);
+        for (per_1000_s, splits) in [(2_000, 30), (900_000, 13_500)] {
+            let goal = FeedGoal { per_1000_s, splits };
+            progress.set_goal(Some(goal));
+            progress.set_goal(None);
+            assert_eq!(progress.goal(), Some(goal));
+        }
+    }
+}
