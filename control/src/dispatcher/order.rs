@@ -159,7 +159,7 @@ impl Tables {
         task.is_some_and(|task| task.alone.is_none() && !task.catches_up && self.reads_on(task))
     }
 
-    /// Returns the time for which earlier tasks hold splits that readers take before the splits of a new task.
+    /// Returns the time for which earlier tasks hold splits, which readers take before those of a new task.
     pub(super) fn order_lag(&self, iteration: IterationId) -> Duration {
         if self.is_in_order(iteration) {
             ORDER_LAG
