@@ -293,21 +293,23 @@ async fn a_paused_producer_leases_and_returns_splits() {
     let task = worker.started().await.task;
     let mut feed = worker.agent.splits(task).unwrap();
     let reading = tokio::task::spawn_blocking(move || {
-        for _ in 0..3 {
+        for _ in 0..5 {
             feed.next(0, 0).unwrap().unwrap();
+            std::thread::sleep(Duration::from_millis(250));
         }
+        feed.next(0, 0).unwrap().unwrap();
         feed
     });
-    let feed = within("three splits", reading).await.unwrap();
+    let feed = within("six splits", reading).await.unwrap();
     let leased = async |is_reached: fn(u64) -> bool| {
         while !is_reached(client.status().await.unwrap().iterations[0].splits_leased) {
             tokio::task::yield_now().await;
         }
     };
-    // Without requests that follow each other, three started splits lease 11 splits.
-    within("leases", leased(|splits| splits >= 20)).await;
+    // Without requests that follow each other, six started splits lease at most 24 splits.
+    within("leases", leased(|splits| splits >= 30)).await;
     drop(feed);
-    within("the return", leased(|splits| splits == 3)).await;
+    within("the return", leased(|splits| splits == 6)).await;
 }
 
 /// Tests a pipeline whose own buffers hold all splits: it fails with advice instead of waiting for ever.

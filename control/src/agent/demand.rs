@@ -18,6 +18,9 @@ const WINDOW_S: f64 = 8.0;
 /// The minimum time that the first splits count as having taken. Readers that begin together take their
 /// first splits all at once.
 const BEGINNING_S: f64 = 1.0;
+/// The time of a rate from which on requests follow each other without further started splits. A burst at the
+/// beginning would otherwise lease the splits of minutes.
+const MEASURED_S: f64 = 2.0;
 
 /// The request of a task for splits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +38,8 @@ pub struct FeedGoal {
     pub per_1000_s: u64,
     /// The number of unstarted splits that the task should hold.
     pub splits: u64,
+    /// True if the pace was measured for long enough to lease all these splits at once.
+    pub is_measured: bool,
 }
 
 impl FeedGoal {
@@ -53,7 +58,7 @@ impl FeedGoal {
     /// Returns whether a task that holds `held` splits sends another request after an answer. `may_follow`
     /// says that the answer allows it.
     pub fn follows(self, held: u64, may_follow: bool) -> bool {
-        may_follow && held < self.splits
+        may_follow && self.is_measured && held < self.splits
     }
 }
 
@@ -117,6 +122,7 @@ impl SplitRate {
         Some(FeedGoal {
             per_1000_s: ((per_second * 1000.0) as u64).max(1),
             splits: (splits.ceil() as u64).clamp(2, AHEAD_SPLITS_MAX),
+            is_measured: self.seconds >= MEASURED_S,
         })
     }
 
@@ -178,8 +184,13 @@ mod tests {
 
     #[test]
     fn a_burst_of_splits_makes_no_fast_task() {
-        let target = after(std::iter::repeat_n(0, 16)).target().unwrap();
-        assert_eq!(target, 240);
+        let burst = || std::iter::repeat_n(0, 16);
+        let goal = |rate: SplitRate| rate.goal().unwrap();
+        assert_eq!(goal(after(burst())).splits, 240);
+        assert!(!goal(after(burst())).follows(0, true), "nothing was measured yet");
+        // Sixteen splits are read at the same time, and take 3 s.
+        let later = goal(after(burst().chain([3000])));
+        assert!(later.follows(0, true) && later.splits <= 80, "{later:?}");
         assert_eq!(
             after([]).demand(0),
             FeedDemand {

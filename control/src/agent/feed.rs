@@ -292,6 +292,12 @@ impl SplitFeed {
         {
             self.book(source, batch);
         }
+        // A producer that has splits asks again with the next one, and may succeed.
+        let failed = self.fetching.get(&source).is_some_and(Fetching::may_be_repeated);
+        if failed && self.books.has_split(source) {
+            self.fetching.remove(&source);
+            self.books.asks_no_more(source);
+        }
     }
 
     /// Waits for the next answer, if a request is in flight, but only until the worker drains.

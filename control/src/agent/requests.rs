@@ -57,6 +57,7 @@ struct Progress {
     /// The goal of the task: its pace, or 0 while it is unknown, and the number of splits.
     per_1000_s: AtomicU64,
     splits: AtomicU64,
+    is_measured: AtomicBool,
     /// The signal that few splits are left.
     is_low: Notify,
 }
@@ -66,12 +67,18 @@ impl Progress {
     fn goal(&self) -> Option<FeedGoal> {
         let per_1000_s = self.per_1000_s.load(Ordering::Relaxed);
         let splits = self.splits.load(Ordering::Relaxed);
-        (per_1000_s > 0).then_some(FeedGoal { per_1000_s, splits })
+        let is_measured = self.is_measured.load(Ordering::Relaxed);
+        (per_1000_s > 0).then_some(FeedGoal {
+            per_1000_s,
+            splits,
+            is_measured,
+        })
     }
 
     fn set_goal(&self, goal: Option<FeedGoal>) {
         if let Some(goal) = goal {
             self.splits.store(goal.splits, Ordering::Relaxed);
+            self.is_measured.store(goal.is_measured, Ordering::Relaxed);
             self.per_1000_s.store(goal.per_1000_s, Ordering::Relaxed);
         }
     }
@@ -105,6 +112,7 @@ impl Fetching {
             held: AtomicU64::new(held),
             per_1000_s: AtomicU64::new(0),
             splits: AtomicU64::new(0),
+            is_measured: AtomicBool::new(false),
             is_low: Notify::new(),
         });
         progress.set_goal(goal);
@@ -125,7 +133,8 @@ impl Fetching {
     /// Notes that the producer has taken a split, and the goal after it.
     pub(super) fn note_taken(&self, goal: Option<FeedGoal>) {
         self.progress.set_goal(goal);
-        if self.progress.held.fetch_sub(1, Ordering::Relaxed) <= LOW {
+        // Release: a request that sees the split taken also sees that the producer has stopped waiting.
+        if self.progress.held.fetch_sub(1, Ordering::Release) <= LOW {
             self.progress.is_low.notify_one();
         }
     }
@@ -147,6 +156,14 @@ impl Fetching {
                 None
             }
         }
+    }
+
+    /// Returns whether the dispatcher was silent, so that a later request may succeed.
+    pub(super) fn may_be_repeated(&self) -> bool {
+        let Some(FeedError::Dispatcher(error)) = &self.failed else {
+            return false;
+        };
+        matches!(error.code, Code::Unavailable | Code::DeadlineExceeded)
     }
 
     /// Waits for the next answer. Returns `None` after the last answer of stopped requests. Cancel-safe.
@@ -225,6 +242,7 @@ impl Requests {
             }
             tokio::select! {
                 _ = self.stop.wait_for(|stopped| *stopped) => return Ok(None),
+                _ = self.terms.draining.wait_for(|draining| *draining) => return Err(FeedError::Cancelled),
                 () = tokio::time::sleep(pause) => {}
                 // A task that needs splits does not wait for its turn.
                 () = self.progress.is_low.notified() => {}
@@ -238,8 +256,8 @@ impl Requests {
     fn request(&self, demand: FeedDemand) -> WireRequest {
         // A producer that waits goes on only after an answer to a request. The splits of an answer count as
         // held before the producer receives them.
-        let is_idle =
-            self.terms.is_idle.load(Ordering::Relaxed) && self.progress.held.load(Ordering::Relaxed) == 0;
+        let is_empty = self.progress.held.load(Ordering::Acquire) == 0;
+        let is_idle = is_empty && self.terms.is_idle.load(Ordering::Relaxed);
         WireRequest::LeaseSplits {
             task: self.terms.task,
             source: self.terms.source,
@@ -358,6 +376,7 @@ mod tests {
             held: AtomicU64::new(held),
             per_1000_s: AtomicU64::new(0),
             splits: AtomicU64::new(0),
+            is_measured: AtomicBool::new(false),
             is_low: Notify::new(),
         });
         let stop = signal();
@@ -387,7 +406,11 @@ mod tests {
         let progress = requests(false, 3).progress;
         assert_eq!(progress.goal(), None);
         for (per_1000_s, splits) in [(2_000, 30), (900_000, 13_500)] {
-            let goal = FeedGoal { per_1000_s, splits };
+            let goal = FeedGoal {
+                per_1000_s,
+                splits,
+                is_measured: splits > 30,
+            };
             progress.set_goal(Some(goal));
             progress.set_goal(None);
             assert_eq!(progress.goal(), Some(goal));

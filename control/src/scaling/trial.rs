@@ -93,7 +93,7 @@ impl Trial {
         if is_overdue && 1.0 - progress(averages) < SERVED {
             return Outcome::Void;
         }
-        if now.saturating_sub(self.begun) < TRIAL_MAX {
+        if now.saturating_sub(self.begun) < TRIAL_MAX + seen.lag {
             return Outcome::Open;
         }
         if seen.producing > self.from {

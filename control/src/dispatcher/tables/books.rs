@@ -133,7 +133,7 @@ impl Books {
             && terms.waits_for_turn
             && ledger.available(source, repetition, terms.dealing) > 0
         {
-            // A task that waits changes no record.
+            // A task that waits changes no books.
             return Ok(Leased {
                 runs: Vec::new(),
                 end: false,
