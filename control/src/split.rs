@@ -1,6 +1,8 @@
 //! Splits of sources, as workers receive them, and compact descriptions of many splits.
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+use std::time::Duration;
+
 use minicbor::bytes::ByteArray;
 use minicbor::{Decode, Encode};
 
@@ -122,6 +124,10 @@ pub struct Seen {
     #[cbor(n(2), default)]
     pub released: u64,
 }
+
+/// The time for which the unstarted splits of a task should last. A dispatcher that is away for 10 s then
+/// delays no reader, even if the outage begins just before the next request (C5.1).
+pub(crate) const SPLITS_LAST: Duration = Duration::from_secs(15);
 
 /// The rate at which a task starts splits, as its worker measures it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]

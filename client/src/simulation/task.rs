@@ -139,7 +139,7 @@ impl World {
         let held = task.flow.books.held(source) + leased;
         let may_follow = more && !end && task.report.is_none() && !task.flow.is_draining;
         let goal = task.flow.books.goal(source);
-        let goal = goal.filter(|goal| goal.follows(held, may_follow));
+        let goal = goal.filter(|goal| may_follow && goal.wants_more(held));
         let next = goal.map(|goal| goal.demand(held));
         task.asking -= usize::from(next.is_none());
         let runs = runs.into_iter().map(FeedRun::without_payloads);

@@ -4,11 +4,8 @@
 
 use std::time::Duration;
 
-use crate::split::SplitPace;
+use crate::split::{SPLITS_LAST, SplitPace};
 
-/// The time for which the unstarted splits of a task should last. A dispatcher that is away for 10 s then
-/// delays no reader, even if the outage begins just before the next request.
-const AHEAD: Duration = Duration::from_secs(15);
 /// Maximum number of unstarted splits of a task at any rate. Names of files have about 100 bytes each.
 const AHEAD_SPLITS_MAX: u64 = 1 << 17;
 /// Maximum number of splits of one request: an answer with 1024 file names has 100 KiB.
@@ -55,10 +52,9 @@ impl FeedGoal {
         }
     }
 
-    /// Returns whether a task that holds `held` splits sends another request after an answer. `may_follow`
-    /// says that the answer allows it.
-    pub fn follows(self, held: u64, may_follow: bool) -> bool {
-        may_follow && self.is_measured && held < self.splits
+    /// Returns whether a task that holds `held` splits requests more of them without starting one.
+    pub fn wants_more(self, held: u64) -> bool {
+        self.is_measured && held < self.splits
     }
 }
 
@@ -117,7 +113,7 @@ impl SplitRate {
     /// Returns the goal of the task; `None` while its rate is unknown.
     pub(super) fn goal(&self) -> Option<FeedGoal> {
         let per_second = self.per_second()?;
-        let splits = per_second * AHEAD.as_secs_f64();
+        let splits = per_second * SPLITS_LAST.as_secs_f64();
         // The conversion of a float to an integer saturates.
         Some(FeedGoal {
             per_1000_s: ((per_second * 1000.0) as u64).max(1),
@@ -187,10 +183,10 @@ mod tests {
         let burst = || std::iter::repeat_n(0, 16);
         let goal = |rate: SplitRate| rate.goal().unwrap();
         assert_eq!(goal(after(burst())).splits, 240);
-        assert!(!goal(after(burst())).follows(0, true), "nothing was measured yet");
+        assert!(!goal(after(burst())).wants_more(0), "nothing was measured yet");
         // Sixteen splits are read at the same time, and take 3 s.
         let later = goal(after(burst().chain([3000])));
-        assert!(later.follows(0, true) && later.splits <= 80, "{later:?}");
+        assert!(later.wants_more(0) && later.splits <= 80, "{later:?}");
         assert_eq!(
             after([]).demand(0),
             FeedDemand {

@@ -50,7 +50,7 @@ pub(super) struct Fetching {
 }
 
 /// The numbers of the task that its requests state.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Progress {
     /// The number of splits that have arrived and are not begun.
     held: AtomicU64,
@@ -73,6 +73,11 @@ impl Progress {
             splits,
             is_measured,
         })
+    }
+
+    /// Returns the goal of the task, and the number of splits that it holds.
+    fn present(&self) -> (Option<FeedGoal>, u64) {
+        (self.goal(), self.held.load(Ordering::Relaxed))
     }
 
     fn set_goal(&self, goal: Option<FeedGoal>) {
@@ -108,13 +113,8 @@ impl Fetching {
     ) -> Fetching {
         let (sender, answers) = mpsc::channel(ANSWERS_MAX);
         let (stopped, stop) = watch::channel(false);
-        let progress = Arc::new(Progress {
-            held: AtomicU64::new(held),
-            per_1000_s: AtomicU64::new(0),
-            splits: AtomicU64::new(0),
-            is_measured: AtomicBool::new(false),
-            is_low: Notify::new(),
-        });
+        let progress = Arc::new(Progress::default());
+        progress.held.store(held, Ordering::Relaxed);
         progress.set_goal(goal);
         let requests = Requests {
             terms,
@@ -205,7 +205,7 @@ impl Requests {
                     let held = self.progress.held.fetch_add(leased, Ordering::Relaxed) + leased;
                     let may_follow = batch.more && !batch.end && !self.is_over();
                     let goal = self.progress.goal();
-                    let goal = goal.filter(|goal| goal.follows(held, may_follow));
+                    let goal = goal.filter(|goal| may_follow && goal.wants_more(held));
                     demand = goal.map(|goal| goal.demand(held));
                     batch.follows = demand.is_some();
                     Ok(batch)
@@ -248,8 +248,8 @@ impl Requests {
                 () = self.progress.is_low.notified() => {}
             }
             pause = (pause * 2).min(HOLD_PAUSE_MAX);
-            let held = self.progress.held.load(Ordering::Relaxed);
-            demand = self.progress.goal().map_or(demand, |goal| goal.demand(held));
+            let (goal, held) = self.progress.present();
+            demand = goal.map_or(demand, |goal| goal.demand(held));
         }
     }
 
@@ -359,7 +359,8 @@ fn is_sound(leased: &LeasedRun) -> bool {
 mod tests {
     use super::*;
 
-    fn requests(is_idle: bool, held: u64) -> Requests {
+    /// Returns the requests of a task that holds `held` splits, and the producer's side of them.
+    fn requests(is_idle: bool, held: u64) -> (Requests, Fetching) {
         let signal = || watch::channel(false).1;
         let terms = RequestTerms {
             session: Weak::new(),
@@ -372,19 +373,23 @@ mod tests {
             draining: signal(),
             tracer: Tracer::default(),
         };
-        let progress = Arc::new(Progress {
-            held: AtomicU64::new(held),
-            per_1000_s: AtomicU64::new(0),
-            splits: AtomicU64::new(0),
-            is_measured: AtomicBool::new(false),
-            is_low: Notify::new(),
-        });
-        let stop = signal();
-        Requests {
-            terms,
-            progress,
-            stop,
-        }
+        let progress = Arc::new(Progress::default());
+        progress.held.store(held, Ordering::Relaxed);
+        let (stopped, stop) = watch::channel(false);
+        let fetching = Fetching {
+            answers: mpsc::channel(1).1,
+            failed: None,
+            stopped,
+            progress: Arc::clone(&progress),
+        };
+        (
+            Requests {
+                terms,
+                progress,
+                stop,
+            },
+            fetching,
+        )
     }
 
     /// Tests that a task with an answer on its way to the producer has not read everything (C16.8).
@@ -392,7 +397,7 @@ mod tests {
     fn a_task_with_coming_splits_is_not_idle() {
         let demand = FeedDemand { want: 1, pace: None };
         for (waits, held, expected) in [(true, 0, true), (true, 1, false), (false, 0, false)] {
-            let request = requests(waits, held).request(demand);
+            let request = requests(waits, held).0.request(demand);
             let WireRequest::LeaseSplits { is_idle, .. } = request else {
                 panic!("{request:?}")
             };
@@ -400,20 +405,35 @@ mod tests {
         }
     }
 
-    /// Tests that the requests state the latest pace of the task, and not that of the first request.
+    /// Tests that each started split changes the numbers of the next request.
     #[test]
     fn requests_state_the_present_pace() {
-        let progress = requests(false, 3).progress;
-        assert_eq!(progress.goal(), None);
-        for (per_1000_s, splits) in [(2_000, 30), (900_000, 13_500)] {
+        let (requests, fetching) = requests(false, 3);
+        assert_eq!(requests.progress.present(), (None, 3));
+        for (per_1000_s, held) in [(2_000, 2), (900_000, 1)] {
             let goal = FeedGoal {
                 per_1000_s,
-                splits,
-                is_measured: splits > 30,
+                splits: 15 * per_1000_s / 1000,
+                is_measured: true,
             };
-            progress.set_goal(Some(goal));
-            progress.set_goal(None);
-            assert_eq!(progress.goal(), Some(goal));
+            fetching.note_taken(Some(goal));
+            assert_eq!(requests.progress.present(), (Some(goal), held));
         }
+    }
+
+    /// Tests that a task that runs out of splits does not wait for the next attempt.
+    #[tokio::test]
+    async fn the_last_splits_end_a_pause() {
+        let (requests, fetching) = requests(false, 3);
+        let is_low = || async {
+            let signal = requests.progress.is_low.notified();
+            tokio::time::timeout(Duration::from_millis(1), signal)
+                .await
+                .is_ok()
+        };
+        fetching.note_taken(None);
+        assert!(!is_low().await, "two are left");
+        fetching.note_taken(None);
+        assert!(is_low().await, "one is left");
     }
 }

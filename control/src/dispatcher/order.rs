@@ -17,7 +17,7 @@ use super::turns::Turn;
 use crate::error::Error;
 use crate::id::{IterationId, TaskId};
 use crate::job::{JobParameters, Policy};
-use crate::split::SplitPace;
+use crate::split::{SPLITS_LAST, SplitPace};
 
 /// The time that one lease lasts for readers in order, unless one split lasts longer. Readers in order buffer
 /// few elements while they wait for an earlier element. With longer leases one worker would work at a time.
@@ -29,8 +29,6 @@ const FILLING_LEASE_MS: u64 = 270;
 /// The time for which a task holds splits before its leases become short. The dispatcher may be away for
 /// 10 s.
 const FILLED_MS: u64 = 13_000;
-/// The time for which a task holds splits (C5.1), which readers in order take before those of a new task.
-const ORDER_LAG: Duration = Duration::from_secs(15);
 /// Maximum number of splits of one lease for readers in order, at any pace.
 const LEASE_MAX: u64 = 256;
 /// Maximum number of splits of one lease for the only task of an iteration, for which no other task waits.
@@ -162,7 +160,7 @@ impl Tables {
     /// Returns the time for which earlier tasks hold splits, which readers take before those of a new task.
     pub(super) fn order_lag(&self, iteration: IterationId) -> Duration {
         if self.is_in_order(iteration) {
-            ORDER_LAG
+            SPLITS_LAST
         } else {
             Duration::ZERO
         }

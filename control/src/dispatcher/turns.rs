@@ -208,6 +208,16 @@ mod tests {
             ..turn(9, 1.0)
         };
         assert!(!turns.must_wait(ITERATION, TaskId(0), unpaced));
+        let mut earlier = turn(9, 1.0);
+        earlier.pace = earlier.pace.map(|pace| SplitPace {
+            can_wait: false,
+            ..pace
+        });
+        let earlier_waits = turns.must_wait(ITERATION, TaskId(0), earlier);
+        assert!(
+            !earlier_waits,
+            "a worker of an earlier version would repeat old numbers"
+        );
         turns.retain(|task| *task == TaskId(0));
         assert_eq!(turns.len(), 1);
         assert!(

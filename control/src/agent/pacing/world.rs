@@ -341,7 +341,7 @@ impl World {
         let goal = reading
             .books
             .goal(0)
-            .filter(|goal| goal.follows(held, more && !end));
+            .filter(|goal| more && !end && goal.wants_more(held));
         reading.asked = goal.map(|goal| goal.demand(held));
         let runs = runs.into_iter().map(FeedRun::without_payloads);
         let batch = FeedBatch {
