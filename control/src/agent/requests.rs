@@ -18,13 +18,12 @@ use crate::error::{Code, Error};
 use crate::id::TaskId;
 use crate::rpc::session::Session;
 use crate::rpc::wire::{LeasedRun, WireReply, WireRequest, unexpected};
+use crate::split::WAITS_WITH_MIN;
 
 /// The shortest and the longest pause before a request that got no splits is repeated. The pause doubles with
 /// each attempt.
 pub(super) const HOLD_PAUSE_MIN: Duration = Duration::from_millis(10);
 pub(super) const HOLD_PAUSE_MAX: Duration = Duration::from_millis(500);
-/// The number of held splits below which a request that got no splits is repeated at once.
-const LOW: u64 = 2;
 /// Maximum number of answers that the producer has not taken. The next request waits for the producer then.
 const ANSWERS_MAX: usize = 256;
 
@@ -134,7 +133,7 @@ impl Fetching {
     pub(super) fn note_taken(&self, goal: Option<FeedGoal>) {
         self.progress.set_goal(goal);
         // Release: a request that sees the split taken also sees that the producer has stopped waiting.
-        if self.progress.held.fetch_sub(1, Ordering::Release) <= LOW {
+        if self.progress.held.fetch_sub(1, Ordering::Release) <= WAITS_WITH_MIN {
             self.progress.is_low.notify_one();
         }
     }

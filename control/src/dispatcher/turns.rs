@@ -11,13 +11,11 @@
 use std::collections::BTreeMap;
 
 use crate::id::{IterationId, TaskId};
-use crate::split::SplitPace;
+use crate::split::{SplitPace, WAITS_WITH_MIN};
 
 /// The time for which a task must hold splits before it waits for its turn. A task that waits repeats its
 /// request within 500 ms.
 const WAITS_WITH_MS: u64 = 1000;
-/// The minimum number of splits that a task holds while it waits for its turn.
-const WAITS_WITH_MIN: u64 = 2;
 /// The leases of a task beyond the mean of all tasks, from which on it waits.
 const LEAD_LEASES: f64 = 0.5;
 /// The leases from the mean of all tasks that count at most. A task that leases nothing for a long time stops

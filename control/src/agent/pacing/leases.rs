@@ -111,14 +111,14 @@ fn late_tasks_in_order_soon_take_turns() {
     assert!(first <= alone + 32, "it begins with {first} after {alone}");
 }
 
-/// Tests that an epoch causes about one request for each slow split (C5.1, C5.9).
+/// Tests that an epoch causes at most one and a half requests for each slow split (C5.1, C5.9).
 #[test]
 fn requests_in_order_are_few() {
     for split_times in [&[30, 30][..], &[700, 700, 700]] {
         let mut world = World::of_job(2000, split_times, true);
         world.run(Duration::from_secs(3600));
         let requests: u64 = world.readings.iter().map(|reading| reading.requests).sum();
-        assert!(requests <= 2500, "{requests}");
+        assert!(requests <= 3000, "{split_times:?}: {requests}");
     }
 }
 
@@ -136,5 +136,41 @@ fn short_splits_in_order_wait_for_few_requests() {
             last <= Duration::from_secs(33),
             "{split_times:?}: {last:?} instead of 30 s"
         );
+    }
+}
+
+/// Tests tasks of short epochs that begin at different times. They must end within one split, although a task
+/// that holds splits could lease one more with each request (C5.1).
+#[test]
+fn tasks_of_short_epochs_end_together() {
+    let later = Duration::from_millis(20);
+    let cases = [
+        (200, &[80; 8][..]),
+        (400, &[80; 8]),
+        (100, &[40; 4]),
+        (40, &[200; 4]),
+        (60, &[30, 60]),
+    ];
+    for is_ordered in [false, true] {
+        for (splits, split_times) in cases {
+            let mut world = World::of_job(splits, split_times, is_ordered);
+            for (reading, place) in world.readings.iter_mut().zip(0..) {
+                reading.busy_until = later * place;
+            }
+            world.run(Duration::from_secs(60));
+            let speed: f64 = split_times.iter().map(|millis| 1000.0 / *millis as f64).sum();
+            let ideal = Duration::from_secs_f64(splits as f64 / speed);
+            let slowest = Duration::from_millis(*split_times.iter().max().unwrap());
+            let ends = world
+                .readings
+                .iter()
+                .map(|reading| reading.ends_at.expect("it ends"));
+            let last = ends.max().unwrap();
+            let most = ideal + slowest + later * (split_times.len() - 1) as u32;
+            assert!(
+                last <= most,
+                "{split_times:?}, ordered {is_ordered}: {last:?} of {ideal:?}"
+            );
+        }
     }
 }

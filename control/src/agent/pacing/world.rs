@@ -18,6 +18,7 @@ use crate::id::{BootId, DatasetId, RequestNumber, SessionId, TaskId};
 use crate::job::{JobParameters, Policy};
 use crate::pace::{Measures, Pace};
 use crate::planner::{Cardinality, DatasetFacts, SourcePlan, SplitPlan};
+use crate::split::WAITS_WITH_MIN;
 use crate::whereabouts::Whereabouts;
 
 /// The time between two steps of the world, which is also the time of a request.
@@ -390,6 +391,9 @@ impl World {
                     reading.read += 1;
                     reading.current = (split.index, per_split);
                     reading.busy_until = reading.busy_until.max(earliest) + element_time;
+                    if reading.held() < WAITS_WITH_MIN {
+                        reading.asks_at.0 = now;
+                    }
                     ask_ahead
                 }
                 FeedStep::End => {

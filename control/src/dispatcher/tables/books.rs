@@ -11,7 +11,7 @@ use crate::dispatcher::splits::{Dealing, Holding, Ledger, Run};
 use crate::error::Error;
 use crate::id::{IterationId, TaskId};
 use crate::planner::SplitPlan;
-use crate::split::{LeaseRange, SplitPace};
+use crate::split::{LeaseRange, SplitPace, WAITS_WITH_MIN};
 
 /// The books of all running iterations. Only iterations under `dynamic` have a ledger, and only their tasks
 /// have leases.
@@ -130,8 +130,9 @@ impl Books {
         terms: LeaseTerms,
     ) -> Result<Leased, Error> {
         if let Some(ledger) = self.ledgers.get(&iteration)
-            && terms.waits_for_turn
-            && ledger.available(source, repetition, terms.dealing) > 0
+            && let available = ledger.available(source, repetition, terms.dealing)
+            && available > 0
+            && (terms.waits_for_turn || terms.has_its_part(available))
         {
             // A task that waits changes no books.
             return Ok(Leased {
@@ -162,7 +163,7 @@ impl Books {
         let batch = u64::from(holding.next_batch(terms.batch_max));
         let available = ledger.available(source, repetition, terms.dealing);
         let fair = match terms.pace {
-            Some((pace, all)) => fair_by_pace(available, pace, all).min(batch_max),
+            Some((pace, all)) => part_by_pace(available, pace, all).max(1).min(batch_max),
             None => (available / (2 * terms.sharers)).max(1).min(batch),
         };
         let part = fair.min(u64::from(terms.want)).min(room);
@@ -239,14 +240,25 @@ impl Books {
     }
 }
 
+impl LeaseTerms {
+    /// Returns whether the task holds its part of the free splits, and can wait until it has started some. If
+    /// it got one split with each request, it would end after the other tasks (C5.1).
+    fn has_its_part(&self, available: u64) -> bool {
+        self.pace.is_some_and(|(pace, all)| {
+            let can_wait = pace.can_wait && pace.unstarted >= WAITS_WITH_MIN;
+            can_wait && part_by_pace(available, pace, all) == 0
+        })
+    }
+}
+
 /// Returns the number of splits that a task gets by its pace (C5.1). After the lease, the unstarted splits
 /// of the task are at most its part of the splits that stay free. A task therefore never holds more than
 /// its share of the remaining splits.
-fn fair_by_pace(available: u64, pace: SplitPace, all: u64) -> u64 {
+fn part_by_pace(available: u64, pace: SplitPace, all: u64) -> u64 {
     let (available, own) = (u128::from(available), u128::from(pace.per_1000_s));
     let all = u128::from(all).max(own).max(1);
     let share = (available * own).saturating_sub(u128::from(pace.unstarted) * all) / (all + own);
-    u64::try_from(share).unwrap_or(u64::MAX).max(1)
+    u64::try_from(share).unwrap_or(u64::MAX)
 }
 
 /// Checks the source and the repetition for which a task asks for splits.
