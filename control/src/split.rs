@@ -125,8 +125,8 @@ pub struct Seen {
     pub released: u64,
 }
 
-/// The minimum number of unstarted splits of a task that waits for splits. A task with fewer would soon be idle,
-/// so it repeats its request at once, and gets a split.
+/// The minimum number of unstarted splits of a task that waits for splits. A task with fewer would soon be
+/// idle, so it repeats its request at once, and gets a split.
 pub(crate) const WAITS_WITH_MIN: u64 = 2;
 
 /// The time for which the unstarted splits of a task should last. A dispatcher that is away for 10 s then

@@ -13,7 +13,6 @@ use super::tables::Tables;
 use crate::id::{IterationId, SessionId, TaskId};
 use crate::pace::Measures;
 use crate::scaling::Observation;
-use crate::split::SplitPace;
 
 impl Paces {
     /// Notes a process's reports about its own tasks and clients, and ignores reports about other processes
@@ -155,27 +154,6 @@ impl Paces {
         seen.producing = producing.len() as u64;
         seen.load = seen.load.map(|load| load.min(seen.workers as f64));
         seen
-    }
-
-    /// Notes the number of splits that a task starts in 1000 s. Returns the sum for all running tasks of
-    /// the iteration. A task that has not reported its pace counts as fast as this task.
-    pub(super) fn note_split_pace(
-        &mut self,
-        task: TaskId,
-        of: IterationId,
-        pace: SplitPace,
-        tables: &Tables,
-    ) -> u64 {
-        self.note_splits(task, pace);
-        let running = tables.tasks.running_of(of);
-        let paces = running.map(|task| self.splits_of(task).unwrap_or(pace.per_1000_s));
-        paces.fold(0, u64::saturating_add)
-    }
-
-    /// Returns whether every running task of an iteration has reported its pace.
-    pub(super) fn has_all_of(&self, iteration: IterationId, tables: &Tables) -> bool {
-        let mut running = tables.tasks.running_of(iteration);
-        running.all(|task| self.splits_of(task).is_some())
     }
 }
 

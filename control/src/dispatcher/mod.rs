@@ -19,6 +19,7 @@
 //! | `splits` | the books of an iteration's splits |
 //! | `caching` | the cross-trainer cache and its conditions for a job |
 //! | `order` | ordered jobs: the splits that a task may get, and the tasks that read released splits |
+//! | `division` | the sums over tasks by which their splits are divided |
 //! | `turns` | the turns of the tasks of ordered jobs, which lease splits in fair parts |
 //! | `exactness` | exactly-once jobs: their only reader, and their splits, which are never lost |
 //! | `poison` | splits whose workers die while they read them, which are given up |
@@ -49,6 +50,7 @@ mod collect;
 mod config;
 mod coordination;
 mod dataset;
+mod division;
 mod drain;
 mod estimate;
 mod event;

@@ -8,7 +8,6 @@
 use std::time::Duration;
 
 use super::moment::Moment;
-use super::paces::Paces;
 use super::record::{TaskPhase, TaskRecord};
 use super::splits::{Dealing, Holding, Ledger};
 use super::state::ServiceState;
@@ -131,23 +130,18 @@ impl Tables {
         (dealing, most)
     }
 
-    /// Returns the measures by which the leases of a task count (C5.9). `None` if the task takes no turns.
-    pub(super) fn turn_of(&self, id: TaskId, pace: Option<SplitPace>, paces: &Paces) -> Option<Turn> {
+    /// Returns the measures by which the leases of a task of this weight count (C5.9). `None` if the task
+    /// takes no turns.
+    pub(super) fn turn_of(&self, id: TaskId, pace: Option<SplitPace>, weight: f64) -> Option<Turn> {
         let iteration = self.tasks.get(&id)?.iteration;
         if !self.is_in_order(iteration) || !self.takes_turns(id) {
             return None;
         }
-        let times = self
-            .tasks
-            .running_of(iteration)
-            .filter_map(|task| paces.element_s(task));
-        let (sum, count) = times.fold((0.0, 0.0), |(sum, count), time| (sum + time, count + 1.0));
         Some(Turn {
             pace,
             enough: pace.map_or(0, |pace| splits_within(pace, FILLED_MS)),
             lease: pace.map_or(1, |pace| lease_at(pace, false)),
-            // A task without a report counts as fast as the mean.
-            weight: paces.element_s(id).map_or(1.0, |time| time * count / sum),
+            weight,
         })
     }
 

@@ -152,6 +152,7 @@ impl Paces {
         self.loads.insert(worker, load);
     }
 
+    /// Notes the number of splits that a task starts in 1000 s.
     pub(super) fn note_splits(&mut self, task: TaskId, pace: SplitPace) {
         self.splits.insert(task, pace.per_1000_s);
     }

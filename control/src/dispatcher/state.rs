@@ -7,6 +7,7 @@
 
 use super::action::{Action, ClientPush, WorkerPush};
 use super::config::DispatcherConfig;
+use super::division::Divisions;
 use super::happened::{ServiceEventKind, ServiceEvents};
 use super::moment::Moment;
 use super::paces::Paces;
@@ -23,6 +24,7 @@ pub(super) struct ServiceState {
     pub(super) now: Moment,
     pub(super) tables: Tables,
     pub(super) paces: Paces,
+    pub(super) divisions: Divisions,
     pub(super) turns: Turns,
     pub(super) scaling: ScalingPolicy,
     /// The time of the latest observation of the policy.
@@ -40,6 +42,7 @@ impl ServiceState {
             now,
             tables,
             paces: Paces::default(),
+            divisions: Divisions::default(),
             turns: Turns::default(),
             scaling,
             scaled_at: now,

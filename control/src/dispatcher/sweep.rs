@@ -8,7 +8,7 @@ use super::failure::RemovalReason;
 use super::liveness::SilenceLimits;
 use super::machine::Dispatcher;
 use super::state::ServiceState;
-use crate::id::ClientId;
+use crate::id::{ClientId, IterationId};
 
 /// The time between two observations of the scaling policy: processes report their paces once a second.
 const OBSERVE_EVERY: Duration = Duration::from_secs(1);
@@ -58,6 +58,8 @@ impl Dispatcher {
         self.state.forget_workers();
         self.state.paces.forget_gone(&self.state.tables);
         let tables = &self.state.tables;
+        let has_tasks = |iteration: &IterationId| tables.tasks.count_of(*iteration) > 0;
+        self.state.divisions.retain(has_tasks);
         self.state.turns.retain(|task| tables.takes_turns(*task));
         self.state.scale();
         self.forget_sessions();

@@ -85,12 +85,12 @@ impl ServiceState {
         }
         let (dealing, most) = self.tables.dealing_to(task, pace, is_idle, self.now);
         let sharers = self.tables.tasks.count_of(iteration).max(1) as u64;
-        let (paces, tables) = (&mut self.paces, &self.tables);
-        let all_paces = pace.map(|pace| paces.note_split_pace(task, iteration, pace, tables));
-        // A task with a known pace must not take the splits of a task that has not begun. Further leases
-        // are offered only after every task of the iteration has reported its pace.
-        let is_paced = paces.has_all_of(iteration, tables);
-        let turn = self.tables.turn_of(task, pace, &self.paces);
+        if let Some(pace) = pace {
+            self.paces.note_splits(task, pace);
+        }
+        let division = self.divisions.of(iteration, &self.paces, &self.tables);
+        let weight = division.weight(self.paces.element_s(task));
+        let turn = self.tables.turn_of(task, pace, weight);
         let terms = LeaseTerms {
             want,
             dealing,
@@ -99,7 +99,7 @@ impl ServiceState {
             batch_max: self.config.lease_batch_max,
             held_max: self.config.held_splits_max,
             sharers,
-            pace: pace.zip(all_paces),
+            pace: pace.map(|pace| (pace, division.per_1000_s(pace))),
         };
         let leased = self
             .tables
@@ -115,7 +115,9 @@ impl ServiceState {
             end: leased.end,
             runs: leased.runs,
             current: leased.current,
-            more: is_paced && leased.is_cut,
+            // A task with a known pace must not take the splits of a task that has not begun. Further leases
+            // are offered only after every task of the iteration has reported its pace.
+            more: division.has_all() && leased.is_cut,
         }))
     }
 

@@ -10,6 +10,7 @@
 
 use std::collections::BTreeMap;
 
+use super::division::TASKS_PER_LEASE;
 use crate::id::{IterationId, TaskId};
 use crate::split::{SplitPace, WAITS_WITH_MIN};
 
@@ -25,10 +26,19 @@ const DISTANCE_LEASES_MAX: f64 = 3.0;
 /// soon holds enough for an absence of the dispatcher.
 const EMPTY_COUNTS: f64 = 0.5;
 
-/// The splits that the tasks of each ordered iteration have leased, relative to the mean of the tasks.
+/// The splits that the tasks of each ordered iteration have leased.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    iterations: BTreeMap<IterationId, BTreeMap<TaskId, f64>>,
+    iterations: BTreeMap<IterationId, Leased>,
+}
+
+/// The splits that the tasks of one iteration have leased, counted from any number.
+#[derive(Debug, Default)]
+struct Leased {
+    tasks: BTreeMap<TaskId, f64>,
+    sum: f64,
+    /// The number of leases since the tasks far below the mean were raised.
+    leases: usize,
 }
 
 /// The measures of a task by which its leases count.
@@ -48,11 +58,11 @@ pub(super) struct Turn {
 impl Turns {
     /// Returns whether a task has to wait until other tasks have leased splits.
     pub(super) fn must_wait(&self, iteration: IterationId, task: TaskId, turn: Turn) -> bool {
-        let tasks = self.iterations.get(&iteration);
-        let Some((tasks, leased)) = tasks.and_then(|tasks| Some((tasks, tasks.get(&task)?))) else {
+        let leased = self.iterations.get(&iteration);
+        let Some(lead) = leased.and_then(|leased| Some(leased.tasks.get(&task)? - leased.mean())) else {
             return false;
         };
-        turn.pace.is_some_and(can_wait) && *leased > mean(tasks) + LEAD_LEASES * turn.lease_weight()
+        turn.pace.is_some_and(can_wait) && lead > LEAD_LEASES * turn.lease_weight()
     }
 
     /// Notes that a task leased splits. A task without earlier leases begins at the mean.
@@ -60,29 +70,65 @@ impl Turns {
         if splits == 0 {
             return;
         }
-        let tasks = self.iterations.entry(iteration).or_default();
-        *tasks.entry(task).or_insert(0.0) += splits as f64 * turn.weight * turn.counted();
-        let (mean, most) = (mean(tasks), DISTANCE_LEASES_MAX * turn.lease_weight());
-        for leased in tasks.values_mut() {
-            *leased = (*leased - mean).max(-most);
-        }
-        if let Some(own) = tasks.get_mut(&task) {
-            *own = own.min(most);
-        }
+        let most = DISTANCE_LEASES_MAX * turn.lease_weight();
+        let splits = splits as f64 * turn.weight * turn.counted();
+        self.iterations
+            .entry(iteration)
+            .or_default()
+            .add(task, splits, most);
     }
 
     /// Forgets the tasks for which `takes_part` is false.
     pub(super) fn retain(&mut self, takes_part: impl Fn(&TaskId) -> bool) {
-        self.iterations.retain(|_, tasks| {
-            tasks.retain(|task, _| takes_part(task));
-            !tasks.is_empty()
+        self.iterations.retain(|_, leased| {
+            leased.tasks.retain(|task, _| takes_part(task));
+            leased.sum = leased.tasks.values().sum();
+            !leased.tasks.is_empty()
         });
     }
 
     /// Returns the number of tasks that are remembered.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        self.iterations.values().map(BTreeMap::len).sum()
+        self.iterations.values().map(|leased| leased.tasks.len()).sum()
+    }
+}
+
+impl Leased {
+    fn mean(&self) -> f64 {
+        self.sum / self.tasks.len().max(1) as f64
+    }
+
+    /// Adds splits to a task, which then counts at most `most` above the mean.
+    fn add(&mut self, task: TaskId, splits: f64, most: f64) {
+        let begin = self.mean();
+        let own = self.tasks.entry(task).or_insert_with(|| {
+            self.sum += begin;
+            begin
+        });
+        *own += splits;
+        self.sum += splits;
+        self.leases += 1;
+        let mut limit = self.mean() + most;
+        if self.leases * TASKS_PER_LEASE >= self.tasks.len() {
+            limit -= self.raise(most);
+        }
+        if let Some(own) = self.tasks.get_mut(&task) {
+            self.sum -= (*own - limit).max(0.0);
+            *own = own.min(limit);
+        }
+    }
+
+    /// Raises the tasks that count more than `most` below the mean. Counts all tasks from the mean, and
+    /// returns the mean.
+    fn raise(&mut self, most: f64) -> f64 {
+        let mean = self.mean();
+        for leased in self.tasks.values_mut() {
+            *leased = (*leased - mean).max(-most);
+        }
+        self.sum = self.tasks.values().sum();
+        self.leases = 0;
+        mean
     }
 }
 
@@ -103,10 +149,6 @@ impl Turn {
 fn can_wait(pace: SplitPace) -> bool {
     let splits = pace.per_1000_s.saturating_mul(WAITS_WITH_MS) / 1_000_000;
     pace.can_wait && pace.unstarted >= splits.max(WAITS_WITH_MIN)
-}
-
-fn mean(tasks: &BTreeMap<TaskId, f64>) -> f64 {
-    tasks.values().sum::<f64>() / tasks.len().max(1) as f64
 }
 
 #[cfg(test)]
@@ -190,6 +232,32 @@ mod tests {
         assert!(lease(1) <= 4);
         assert!(lease(2) <= 8);
         assert!(lease(5) >= 200, "five go on without the sixth");
+    }
+
+    /// Tests that tasks that lease nothing hold up few of many others for long (C5.9).
+    #[test]
+    fn many_tasks_do_not_wait_for_few() {
+        let mut turns = Turns::default();
+        let tasks = 100;
+        for task in 0..tasks {
+            turns.note(ITERATION, TaskId(task), 1, turn(13, 1.0));
+        }
+        let mut splits = 0;
+        for task in (0..50).flat_map(|_| 0..tasks - 10).map(TaskId) {
+            if !turns.must_wait(ITERATION, task, turn(13, 1.0)) {
+                turns.note(ITERATION, task, 1, turn(13, 1.0));
+                splits += 1;
+            }
+        }
+        assert!(splits >= 4000, "{splits} of 4500");
+        let kept = &turns.iterations[&ITERATION];
+        let sum: f64 = kept.tasks.values().sum();
+        assert!((kept.sum - sum).abs() < 1e-6, "{} {sum}", kept.sum);
+        assert!(
+            kept.tasks
+                .values()
+                .all(|leased| (leased - kept.mean()).abs() < 4.0)
+        );
     }
 
     /// C5.9

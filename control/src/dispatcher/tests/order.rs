@@ -172,25 +172,73 @@ fn only_lone_tasks_get_long_leases() {
             .collect();
         rig.client(job);
         let task = rig.tasks(sessions[0])[0];
-        let request = Request::LeaseSplits {
-            task,
-            source: 0,
-            repetition: 0,
-            want: 2000,
-            // The task reads 100 000 splits a second, and holds 13 s of them.
-            pace: Some(SplitPace {
-                per_1000_s: 100_000_000,
-                unstarted: 1_300_000,
-                can_wait: true,
-            }),
-            is_idle: false,
-        };
-        let Ok(Reply::Splits { runs, .. }) = rig.ask(sessions[0], Role::Worker, request) else {
-            panic!("the task gets splits")
-        };
-        let splits: u64 = runs.iter().map(|run| run.count).sum();
+        // The task reads 100 000 splits a second, and holds 13 s of them.
+        let (splits, _) = dealt_at(&mut rig, sessions[0], task, (100_000_000, 1_300_000));
         assert_eq!(splits, expected, "{workers} workers");
     }
+}
+
+/// Tests that a task of unknown pace is noticed at once, although sums over many tasks serve several leases
+/// (C5.9).
+#[test]
+fn no_lease_follows_before_late_tasks_begin() {
+    let mut rig = Rig::new();
+    rig.plan = Ok(SplitPlan {
+        sources: vec![SourcePlan::Counted { splits: 1_000_000 }],
+        seed: 0,
+    });
+    let job = job_in_order(&mut rig);
+    let mut sessions: Vec<_> = (11..=50)
+        .map(|worker| rig.worker(worker, &format!("at:{worker}")))
+        .collect();
+    rig.client(job);
+    let offers = |rig: &mut Rig, session: SessionId| {
+        let task = rig.tasks(session)[0];
+        dealt_at(rig, session, task, (50_000, 0)).1
+    };
+    for round in 0..2 {
+        let may_follow: Vec<bool> = sessions
+            .iter()
+            .map(|session| offers(&mut rig, *session))
+            .collect();
+        assert_eq!(
+            may_follow,
+            vec![round > 0; 40],
+            "every task reports its pace with the first request"
+        );
+    }
+    sessions.push(rig.worker(51, "at:51"));
+    assert!(!offers(&mut rig, sessions[0]), "the new task has no pace");
+    for _ in 0..2 * sessions.len() {
+        offers(&mut rig, sessions[40]);
+    }
+    assert!(offers(&mut rig, sessions[0]), "the new task has a pace");
+}
+
+/// Returns the number of splits that a task is leased, and whether another lease may follow. The task reads
+/// `per_1000_s` splits in 1000 s, and holds `unstarted` splits.
+fn dealt_at(
+    rig: &mut Rig,
+    session: SessionId,
+    task: TaskId,
+    (per_1000_s, unstarted): (u64, u64),
+) -> (u64, bool) {
+    let request = Request::LeaseSplits {
+        task,
+        source: 0,
+        repetition: 0,
+        want: 2000,
+        pace: Some(SplitPace {
+            per_1000_s,
+            unstarted,
+            can_wait: true,
+        }),
+        is_idle: false,
+    };
+    let Ok(Reply::Splits { runs, more, .. }) = rig.ask(session, Role::Worker, request) else {
+        panic!("the task gets splits")
+    };
+    (runs.iter().map(|run| run.count).sum(), more)
 }
 
 fn job_in_order(rig: &mut Rig) -> JobId {
