@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use millstream::control::{
     Action, BootId, Cardinality, ClientId, ClientPush, DatasetFacts, Dispatcher, DispatcherConfig, Event,
     Incoming, JobId, JobParameters, Moment, Policy, Reply, ReplyToken, Request, RequestNumber, SessionId,
-    SourcePlan, SplitPlan, Whereabouts, WorkerRegistration,
+    SourcePlan, SplitPace, SplitPlan, TaskId, Whereabouts, WorkerPush, WorkerRegistration,
 };
 use millstream::link::{Role, TicketKey};
 
@@ -21,13 +21,16 @@ const PEERS: &[usize] = &[2_000, 20_000];
 const PEERS_SMALL: &[usize] = &[20, 40];
 /// The number of readers whose list of tasks is measured. All lists together would not fit in memory.
 const ATTACHED: usize = 10;
+/// The number of measured requests for splits, and the pace that they state: 3 splits per second.
+const LEASES: usize = 10_000;
+const SPLITS_PER_1000_S: u64 = 3_000;
 
 /// Measures each number of peers with a new state machine.
 pub(crate) fn run(scale: Scale) -> Result<(), String> {
     let interval_s = DispatcherConfig::default().heartbeat_interval.as_secs_f64();
     table::say(&format!(
-        "crowd: the state machine alone; one job, half of the peers are workers. Cores: the heartbeats of all peers every \
-         {interval_s} s, and the searches for silent ones"
+        "crowd: the state machine alone; one job in order, half of the peers are workers. Cores: the heartbeats of all peers \
+         every {interval_s} s, and the searches for silent ones. Lease: a request for splits"
     ))?;
     table::header(&[
         "peers",
@@ -35,6 +38,7 @@ pub(crate) fn run(scale: Scale) -> Result<(), String> {
         "cores",
         "list ms",
         "list tasks",
+        "lease µs",
         "new worker ms",
         "bytes each",
     ])?;
@@ -65,6 +69,7 @@ fn measure(half: usize) -> Result<(), String> {
     }
     let listing = began.elapsed().as_secs_f64() / clients.len().min(ATTACHED) as f64;
     let cores = crowd.heartbeats(&clients);
+    let lease = crowd.lease()?;
     let began = Instant::now();
     crowd.register(half)?;
     let joined = began.elapsed().as_secs_f64();
@@ -74,6 +79,7 @@ fn measure(half: usize) -> Result<(), String> {
         format!("{cores:.3}"),
         format!("{:.2}", listing * 1e3),
         crowd.listed.to_string(),
+        format!("{:.1}", lease * 1e6),
         format!("{:.2}", joined * 1e3),
         bytes.to_string(),
     ])
@@ -87,6 +93,8 @@ struct Crowd {
     reply: Option<Result<Reply, String>>,
     /// The number of tasks in the latest list that a reader received.
     listed: usize,
+    /// The tasks, each with the session of its worker.
+    tasks: Vec<(SessionId, TaskId)>,
 }
 
 impl Crowd {
@@ -104,6 +112,7 @@ impl Crowd {
             numbers: 0,
             reply: None,
             listed: 0,
+            tasks: Vec::new(),
         }
     }
 
@@ -137,7 +146,10 @@ impl Crowd {
         let Reply::Dataset(dataset) = self.ask(reading(0), Role::Submit, register)? else {
             return Err("expected a dataset".to_owned());
         };
-        let parameters = JobParameters::new(dataset, Policy::Dynamic);
+        let parameters = JobParameters {
+            in_order: true,
+            ..JobParameters::new(dataset, Policy::Dynamic)
+        };
         let create = Request::CreateJob {
             name: Some("crowd".to_owned()),
             parameters,
@@ -187,6 +199,32 @@ impl Crowd {
         began.elapsed().as_secs_f64() / passed.as_secs_f64()
     }
 
+    /// Requests splits for all tasks in turn. Returns the seconds of a request after the first of each task.
+    fn lease(&mut self) -> Result<f64, String> {
+        let tasks = self.tasks.clone();
+        let mut request = |(session, task), unstarted| {
+            let pace = SplitPace {
+                per_1000_s: SPLITS_PER_1000_S,
+                unstarted,
+                can_wait: true,
+            };
+            let request = Request::LeaseSplits {
+                task,
+                source: 0,
+                repetition: 0,
+                want: 8,
+                pace: Some(pace),
+                is_idle: false,
+            };
+            self.ask(session, Role::Worker, request).map(drop)
+        };
+        tasks.iter().try_for_each(|task| request(*task, 0))?;
+        let began = Instant::now();
+        let later = tasks.iter().cycle().take(LEASES);
+        later.map(|task| request(*task, 1)).collect::<Result<(), _>>()?;
+        Ok(began.elapsed().as_secs_f64() / LEASES as f64)
+    }
+
     fn ask(&mut self, session: SessionId, role: Role, request: Request) -> Result<Reply, String> {
         self.numbers += 1;
         self.event(Event::Asked(Incoming {
@@ -218,6 +256,10 @@ impl Crowd {
                         push: ClientPush::Snapshot(snapshot),
                         ..
                     } => self.listed = snapshot.tasks.len(),
+                    Action::PushWorker {
+                        session,
+                        push: WorkerPush::Start { task },
+                    } => self.tasks.push((session, task)),
                     Action::PushClient { .. }
                     | Action::PushWorker { .. }
                     | Action::ProbeWorker { .. }

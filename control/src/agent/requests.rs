@@ -24,6 +24,8 @@ use crate::split::WAITS_WITH_MIN;
 /// each attempt.
 pub(super) const HOLD_PAUSE_MIN: Duration = Duration::from_millis(10);
 pub(super) const HOLD_PAUSE_MAX: Duration = Duration::from_millis(500);
+/// The longest pause of a task that waits for its turn and starts no split, because its buffers are full.
+pub(super) const FULL_PAUSE_MAX: Duration = Duration::from_secs(10);
 /// Maximum number of answers that the producer has not taken. The next request waits for the producer then.
 const ANSWERS_MAX: usize = 256;
 
@@ -57,7 +59,8 @@ struct Progress {
     per_1000_s: AtomicU64,
     splits: AtomicU64,
     is_measured: AtomicBool,
-    /// The signal that few splits are left.
+    /// The signals that the producer has taken a split, and that few splits are left.
+    is_taken: Notify,
     is_low: Notify,
 }
 
@@ -79,11 +82,57 @@ impl Progress {
         (self.goal(), self.held.load(Ordering::Relaxed))
     }
 
+    /// Waits before a request that got no splits is repeated, and returns the next pause. `waits_for_turn` says
+    /// that another task must lease splits first. The answer to a task that does not wait for its turn stays
+    /// the same until the task starts a split.
+    async fn rest(&self, pause: Duration, waits_for_turn: bool) -> Duration {
+        let rest = Rest::of(pause, self.held.load(Ordering::Relaxed), waits_for_turn);
+        let unless_taken = async {
+            match rest.unless_taken {
+                Some(pause) => tokio::time::sleep(pause).await,
+                None => std::future::pending().await,
+            }
+        };
+        let after_taken = async {
+            self.is_taken.notified().await;
+            tokio::time::sleep(rest.after_taken).await;
+        };
+        tokio::select! {
+            () = unless_taken => (pause * 2).min(FULL_PAUSE_MAX),
+            () = after_taken => (pause * 2).min(HOLD_PAUSE_MAX),
+            // A task with few splits does not wait.
+            () = self.is_low.notified() => (pause * 2).min(HOLD_PAUSE_MAX),
+        }
+    }
+
     fn set_goal(&self, goal: Option<FeedGoal>) {
         if let Some(goal) = goal {
             self.splits.store(goal.splits, Ordering::Relaxed);
             self.is_measured.store(goal.is_measured, Ordering::Relaxed);
             self.per_1000_s.store(goal.per_1000_s, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The pauses before a request that got no splits is repeated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Rest {
+    /// The pause if the producer takes no split meanwhile. `None` if the answer would be the same.
+    unless_taken: Option<Duration>,
+    /// The pause after the producer has taken a split.
+    after_taken: Duration,
+}
+
+impl Rest {
+    /// Returns the pauses of a task that holds `held` splits. See [`Progress::rest`].
+    fn of(pause: Duration, held: u64, waits_for_turn: bool) -> Rest {
+        let short = pause.min(HOLD_PAUSE_MAX);
+        Rest {
+            unless_taken: match held < WAITS_WITH_MIN {
+                true => Some(short),
+                false => waits_for_turn.then_some(pause),
+            },
+            after_taken: short,
         }
     }
 }
@@ -136,6 +185,7 @@ impl Fetching {
         if self.progress.held.fetch_sub(1, Ordering::Release) <= WAITS_WITH_MIN {
             self.progress.is_low.notify_one();
         }
+        self.progress.is_taken.notify_one();
     }
 
     /// Ends the requests after the answer to the one in flight.
@@ -220,8 +270,8 @@ impl Requests {
     }
 
     /// Requests splits until the dispatcher sends splits or an end. The dispatcher sends neither while the
-    /// task holds too many (C5.2), or waits for its turn (C5.9). A request that was sent is always awaited,
-    /// because its splits belong to the task. Returns `None` if the requests are over.
+    /// task holds its part (C5.1) or too many splits (C5.2), or waits for its turn (C5.9). A request that was
+    /// sent is always awaited, because its splits belong to the task. Returns `None` if the requests are over.
     async fn lease(
         &mut self,
         session: &Session,
@@ -242,11 +292,8 @@ impl Requests {
             tokio::select! {
                 _ = self.stop.wait_for(|stopped| *stopped) => return Ok(None),
                 _ = self.terms.draining.wait_for(|draining| *draining) => return Err(FeedError::Cancelled),
-                () = tokio::time::sleep(pause) => {}
-                // A task that needs splits does not wait for its turn.
-                () = self.progress.is_low.notified() => {}
+                rested = self.progress.rest(pause, batch.more) => pause = rested,
             }
-            pause = (pause * 2).min(HOLD_PAUSE_MAX);
             let (goal, held) = self.progress.present();
             demand = goal.map_or(demand, |goal| goal.demand(held));
         }
@@ -418,6 +465,31 @@ mod tests {
             fetching.note_taken(Some(goal));
             assert_eq!(requests.progress.present(), (Some(goal), held));
         }
+    }
+
+    /// Tests that a task that holds splits and starts none seldom repeats a request, or never.
+    #[test]
+    fn full_tasks_seldom_repeat_requests() {
+        let rest = |held, waits_for_turn| Rest::of(FULL_PAUSE_MAX, held, waits_for_turn);
+        assert_eq!(rest(2, true).unless_taken, Some(FULL_PAUSE_MAX));
+        assert_eq!(rest(2, false).unless_taken, None);
+        assert_eq!(
+            rest(1, false).unless_taken,
+            Some(HOLD_PAUSE_MAX),
+            "it would soon be idle"
+        );
+        assert_eq!(rest(2, true).after_taken, HOLD_PAUSE_MAX);
+    }
+
+    /// Tests that a task that was paused repeats its request after it has taken a split.
+    #[tokio::test]
+    async fn a_taken_split_ends_a_pause() {
+        let (requests, fetching) = requests(false, 9);
+        let rest = async || requests.progress.rest(HOLD_PAUSE_MIN, false).await;
+        let early = tokio::time::timeout(Duration::from_millis(1), rest()).await;
+        assert!(early.is_err(), "nothing was taken");
+        fetching.note_taken(None);
+        assert_eq!(rest().await, HOLD_PAUSE_MIN * 2);
     }
 
     /// Tests that a task that runs out of splits does not wait for the next attempt.

@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 
 use super::paces::Paces;
 use super::tables::Tables;
-use crate::id::IterationId;
+use crate::id::{IterationId, TaskId};
 use crate::split::SplitPace;
 
-/// The number of tasks for each lease that the same sums serve. Sums over fewer tasks serve one lease.
+/// Sums over n tasks serve n / 8 leases, but at least one. The counts of turns are raised as often.
 pub(super) const TASKS_PER_LEASE: usize = 8;
 
 /// The sums of the running iterations.
@@ -24,8 +24,8 @@ pub(super) struct Divisions {
 #[derive(Debug)]
 struct Kept {
     division: Division,
-    /// The number of tasks of the iteration, running or not, at the time of the sums.
-    tasks: usize,
+    /// The number of tasks of the iteration, running or not, and the latest of them, at the time of the sums.
+    tasks: (usize, Option<TaskId>),
     leases_left: usize,
 }
 
@@ -41,9 +41,11 @@ pub(super) struct Division {
 }
 
 impl Divisions {
-    /// Returns the sums for a lease. Sums of the same tasks may be older, by a lease for every eighth task.
+    /// Returns the sums for a lease. For n tasks, the sums may be up to n / 8 leases old. New and removed tasks
+    /// count at once.
     pub(super) fn of(&mut self, iteration: IterationId, paces: &Paces, tables: &Tables) -> Division {
-        let tasks = tables.tasks.count_of(iteration);
+        let count = tables.tasks.count_of(iteration);
+        let tasks = (count, tables.tasks.latest_of(iteration));
         let kept = self.kept.get_mut(&iteration);
         if let Some(kept) = kept.filter(|kept| kept.tasks == tasks && kept.leases_left > 0) {
             kept.leases_left -= 1;
@@ -53,7 +55,7 @@ impl Divisions {
         let kept = Kept {
             division,
             tasks,
-            leases_left: (tasks / TASKS_PER_LEASE).saturating_sub(1),
+            leases_left: (count / TASKS_PER_LEASE).saturating_sub(1),
         };
         self.kept.insert(iteration, kept);
         division
@@ -103,5 +105,13 @@ impl Division {
     pub(super) fn weight(self, element_s: Option<f64>) -> f64 {
         let times = element_s.zip(self.element_s);
         times.map_or(1.0, |(own, mean)| own / mean)
+    }
+}
+
+#[cfg(test)]
+impl Divisions {
+    /// Returns the number of iterations whose sums are kept.
+    pub(super) fn len(&self) -> usize {
+        self.kept.len()
     }
 }

@@ -32,7 +32,8 @@ pub(super) struct Turns {
     iterations: BTreeMap<IterationId, Leased>,
 }
 
-/// The splits that the tasks of one iteration have leased, counted from any number.
+/// The splits that the tasks of one iteration have leased. Only the differences between tasks count, and the
+/// zero point changes.
 #[derive(Debug, Default)]
 struct Leased {
     tasks: BTreeMap<TaskId, f64>,
@@ -119,8 +120,8 @@ impl Leased {
         }
     }
 
-    /// Raises the tasks that count more than `most` below the mean. Counts all tasks from the mean, and
-    /// returns the mean.
+    /// Raises the tasks that count more than `most` below the mean. Then subtracts the mean from every count, so
+    /// that the mean becomes the zero point. Returns the earlier mean.
     fn raise(&mut self, most: f64) -> f64 {
         let mean = self.mean();
         for leased in self.tasks.values_mut() {
@@ -234,7 +235,7 @@ mod tests {
         assert!(lease(5) >= 200, "five go on without the sixth");
     }
 
-    /// Tests that tasks that lease nothing hold up few of many others for long (C5.9).
+    /// Tests that 10 paused tasks of 100 do not stop the other 90 (C5.9).
     #[test]
     fn many_tasks_do_not_wait_for_few() {
         let mut turns = Turns::default();

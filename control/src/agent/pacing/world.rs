@@ -9,7 +9,7 @@ use millstream_link::{Role, TicketKey};
 
 use super::super::books::{FeedBatch, FeedBooks, FeedRun, FeedStep};
 use super::super::demand::FeedDemand;
-use super::super::requests::{HOLD_PAUSE_MAX, HOLD_PAUSE_MIN};
+use super::super::requests::{FULL_PAUSE_MAX, HOLD_PAUSE_MAX, HOLD_PAUSE_MIN};
 use crate::dispatcher::{
     Action, Dispatcher, DispatcherConfig, Event, Incoming, Reply, ReplyToken, Request, WorkerPush,
     WorkerRegistration,
@@ -71,6 +71,17 @@ impl Reading {
     /// Returns the number of splits that the task has not started.
     fn held(&self) -> u64 {
         self.books.held(0)
+    }
+
+    /// Repeats a request without splits soon, because the task has started a split.
+    fn repeat_soon(&mut self, now: Duration) {
+        let (at, next) = &mut self.asks_at;
+        let pause = (*next / 2).min(HOLD_PAUSE_MAX);
+        *at = match self.books.held(0) < WAITS_WITH_MIN {
+            true => now,
+            false => (*at).min(now + pause),
+        };
+        *next = (*next).min(HOLD_PAUSE_MAX);
     }
 }
 
@@ -328,7 +339,11 @@ impl World {
         reading.requests += 1;
         if runs.is_empty() && !end {
             let pause = reading.asks_at.1;
-            reading.asks_at = (self.now + pause, (pause * 2).min(HOLD_PAUSE_MAX));
+            let at = match reading.held() < WAITS_WITH_MIN {
+                true => Some(self.now + pause.min(HOLD_PAUSE_MAX)),
+                false => more.then_some(self.now + pause),
+            };
+            reading.asks_at = (at.unwrap_or(Duration::MAX), (pause * 2).min(FULL_PAUSE_MAX));
             let goal = reading.books.goal(0);
             reading.asked = Some(goal.map_or(demand, |goal| goal.demand(reading.held())));
             return;
@@ -391,9 +406,7 @@ impl World {
                     reading.read += 1;
                     reading.current = (split.index, per_split);
                     reading.busy_until = reading.busy_until.max(earliest) + element_time;
-                    if reading.held() < WAITS_WITH_MIN {
-                        reading.asks_at.0 = now;
-                    }
+                    reading.repeat_soon(now);
                     ask_ahead
                 }
                 FeedStep::End => {

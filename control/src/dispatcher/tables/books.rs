@@ -139,7 +139,7 @@ impl Books {
                 runs: Vec::new(),
                 end: false,
                 current: ledger.current(source),
-                is_cut: true,
+                is_cut: terms.waits_for_turn,
             });
         }
         let ledger = self.ledgers.get_mut(&iteration);
@@ -241,8 +241,8 @@ impl Books {
 }
 
 impl LeaseTerms {
-    /// Returns whether the task holds its part of the free splits, and can wait until it has started some. If
-    /// it got one split with each request, it would end after the other tasks (C5.1).
+    /// Returns whether the task holds its part of the free splits, and can wait until it has started some. A
+    /// task that got one split with each request would end after the other tasks (C5.1).
     fn has_its_part(&self, available: u64) -> bool {
         self.pace.is_some_and(|(pace, all)| {
             let can_wait = pace.can_wait && pace.unstarted >= WAITS_WITH_MIN;

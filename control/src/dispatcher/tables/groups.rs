@@ -35,6 +35,10 @@ impl<K: Ord, V: Ord + Copy> Groups<K, V> {
         self.members.get(group).into_iter().flatten().copied()
     }
 
+    pub(crate) fn last(&self, group: &K) -> Option<V> {
+        self.members.get(group)?.last().copied()
+    }
+
     pub(crate) fn count(&self, group: &K) -> usize {
         self.members.get(group).map_or(0, BTreeSet::len)
     }

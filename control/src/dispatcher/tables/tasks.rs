@@ -85,6 +85,11 @@ impl Tasks {
         self.index.of_iteration.count(&iteration)
     }
 
+    /// Returns the task of an iteration that was started last.
+    pub(crate) fn latest_of(&self, iteration: IterationId) -> Option<TaskId> {
+        self.index.of_iteration.last(&iteration)
+    }
+
     pub(crate) fn on(&self, worker: WorkerId) -> Vec<TaskId> {
         self.index.on_worker.of(&worker).collect()
     }

@@ -207,12 +207,18 @@ fn no_lease_follows_before_late_tasks_begin() {
             "every task reports its pace with the first request"
         );
     }
-    sessions.push(rig.worker(51, "at:51"));
-    assert!(!offers(&mut rig, sessions[0]), "the new task has no pace");
-    for _ in 0..2 * sessions.len() {
-        offers(&mut rig, sessions[40]);
+    // A worker that returns has a new task, although the number of tasks stays the same.
+    for address in ["at:51", "at:51"] {
+        // The sums of this lease serve the next ones.
+        assert!(offers(&mut rig, sessions[0]));
+        sessions.push(rig.worker(11 + sessions.len() as u64, address));
+        assert!(!offers(&mut rig, sessions[0]), "the new task has no pace");
+        let latest = sessions[sessions.len() - 1];
+        for _ in 0..2 * sessions.len() {
+            offers(&mut rig, latest);
+        }
     }
-    assert!(offers(&mut rig, sessions[0]), "the new task has a pace");
+    assert_eq!(rig.machine.state.divisions.len(), 1);
 }
 
 /// Returns the number of splits that a task is leased, and whether another lease may follow. The task reads

@@ -4,12 +4,12 @@ use millstream_link::Role;
 
 use super::people::acknowledge;
 use super::rig::{READER, Rig};
-use crate::dispatcher::{ClientPush, Phase, Request};
+use crate::dispatcher::{ClientPush, Phase, Reply, Request};
 use crate::error::Code;
 use crate::id::{SessionId, TaskId};
 use crate::job::Policy;
 use crate::planner::{SourcePlan, SplitPlan};
-use crate::split::{LeaseRange, Seen};
+use crate::split::{LeaseRange, Seen, SplitPace};
 
 /// C5.5
 #[test]
@@ -280,6 +280,66 @@ fn an_early_stop_retires_the_tasks_splits() {
         dealt += splits;
     }
     assert_eq!(dealt, 9);
+}
+
+/// Tests that a task that holds its part gets nothing, unless it would soon be idle or cannot wait (C5.1).
+#[test]
+fn a_task_with_its_part_waits() {
+    let mut rig = Rig::new();
+    rig.plan = Ok(SplitPlan {
+        sources: vec![SourcePlan::Counted { splits: 8 }],
+        seed: 0,
+    });
+    let job = rig.any_job(Policy::Dynamic);
+    let sessions = [(1, "slow:1"), (2, "fast:1")].map(|(session, address)| rig.worker(session, address));
+    rig.client(job);
+    let mut lease = |session: SessionId, per_1000_s, unstarted, can_wait| {
+        let request = Request::LeaseSplits {
+            task: rig.tasks(session)[0],
+            source: 0,
+            repetition: 0,
+            want: 4,
+            pace: Some(SplitPace {
+                per_1000_s,
+                unstarted,
+                can_wait,
+            }),
+            is_idle: false,
+        };
+        match rig.ask(session, Role::Worker, request) {
+            Ok(Reply::Splits { runs, end, .. }) => (runs.iter().map(|run| run.count).sum::<u64>(), end),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(
+        lease(sessions[0], 1_000, 0, true),
+        (2, false),
+        "the fast task counts as slow"
+    );
+    assert_eq!(lease(sessions[1], 100_000, 0, true), (2, false));
+    // Four splits are free. The part of the slow task is less than one.
+    assert_eq!(
+        lease(sessions[0], 1_000, 2, true),
+        (0, false),
+        "it holds its part"
+    );
+    assert_eq!(
+        lease(sessions[0], 1_000, 1, true),
+        (1, false),
+        "it would soon be idle"
+    );
+    assert_eq!(
+        lease(sessions[0], 1_000, 5, false),
+        (1, false),
+        "an earlier version cannot wait"
+    );
+    assert_eq!(
+        lease(sessions[1], 100_000, 0, true).0,
+        1,
+        "the part of the fast task"
+    );
+    assert_eq!(lease(sessions[0], 1_000, 1, true), (1, false));
+    assert_eq!(lease(sessions[0], 1_000, 2, true), (0, true), "no split is left");
 }
 
 /// C5.4
