@@ -82,9 +82,9 @@ impl Progress {
         (self.goal(), self.held.load(Ordering::Relaxed))
     }
 
-    /// Waits before a request that got no splits is repeated, and returns the next pause. `waits_for_turn` says
-    /// that another task must lease splits first. The answer to a task that does not wait for its turn stays
-    /// the same until the task starts a split.
+    /// Waits before a request that got no splits is repeated, and returns the next pause. `waits_for_turn`
+    /// says that another task must lease splits first. The answer to a task that does not wait for its turn
+    /// stays the same until the task starts a split.
     async fn rest(&self, pause: Duration, waits_for_turn: bool) -> Duration {
         let rest = Rest::of(pause, self.held.load(Ordering::Relaxed), waits_for_turn);
         let unless_taken = async {
@@ -270,8 +270,9 @@ impl Requests {
     }
 
     /// Requests splits until the dispatcher sends splits or an end. The dispatcher sends neither while the
-    /// task holds its part (C5.1) or too many splits (C5.2), or waits for its turn (C5.9). A request that was
-    /// sent is always awaited, because its splits belong to the task. Returns `None` if the requests are over.
+    /// task holds its part (C5.1) or too many splits (C5.2), or waits for its turn (C5.9). A request that
+    /// was sent is always awaited, because its splits belong to the task. Returns `None` if the requests are
+    /// over.
     async fn lease(
         &mut self,
         session: &Session,

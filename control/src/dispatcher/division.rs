@@ -41,8 +41,8 @@ pub(super) struct Division {
 }
 
 impl Divisions {
-    /// Returns the sums for a lease. For n tasks, the sums may be up to n / 8 leases old. New and removed tasks
-    /// count at once.
+    /// Returns the sums for a lease. For n tasks, the sums may be up to n / 8 leases old. New and removed
+    /// tasks count at once.
     pub(super) fn of(&mut self, iteration: IterationId, paces: &Paces, tables: &Tables) -> Division {
         let count = tables.tasks.count_of(iteration);
         let tasks = (count, tables.tasks.latest_of(iteration));
