@@ -142,8 +142,9 @@ pub struct SplitPace {
     /// The number of splits that the task holds and has not started.
     #[n(1)]
     pub unstarted: u64,
-    /// True if the task repeats a request that gets no splits with its present numbers. So it can wait while it
-    /// holds its part (C5.1), or for its turn (C5.9). Workers of earlier versions repeat the first numbers.
+    /// True if the task repeats a request that gets no splits with its present numbers. So it can wait while
+    /// it holds its part (C5.1), or for its turn (C5.9). Workers of earlier versions repeat the first
+    /// numbers.
     #[cbor(n(2), default)]
     pub can_wait: bool,
 }

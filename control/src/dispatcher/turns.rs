@@ -120,8 +120,8 @@ impl Leased {
         }
     }
 
-    /// Raises the tasks that count more than `most` below the mean. Then subtracts the mean from every count, so
-    /// that the mean becomes the zero point. Returns the earlier mean.
+    /// Raises the tasks that count more than `most` below the mean. Then subtracts the mean from every count,
+    /// so that the mean becomes the zero point. Returns the earlier mean.
     fn raise(&mut self, most: f64) -> f64 {
         let mean = self.mean();
         for leased in self.tasks.values_mut() {
