@@ -24,6 +24,9 @@ STARTS_MAX = 3
 #: The resource of every node but the head node.
 SLOT = "slot"
 
+# A token that another program has left in ~/.ray would be read by the nodes, but not by the tests.
+os.environ["RAY_AUTH_MODE"] = "disabled"
+
 #: The package, and the modules of the tests, whose functions run on the nodes.
 _MODULES = os.pathsep.join((str(Path(__file__).parents[2]), str(Path(__file__).parent)))
 
@@ -46,7 +49,11 @@ class Cluster:
         folder = self._directory.name
         self._start(HEAD, "--head", f"--port={PORT}", "--include-dashboard=false", "--num-cpus=2", f"--temp-dir={folder}")
         if self._connects:
-            ray.init(address=f"{HEAD}:{PORT}", log_to_driver=False, _node_ip_address=HEAD)
+            try:
+                ray.init(address=f"{HEAD}:{PORT}", log_to_driver=False, _node_ip_address=HEAD)
+            except BaseException:
+                self.__exit__()
+                raise
         return self
 
     def __exit__(self, *_: object) -> None:
