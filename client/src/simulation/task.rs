@@ -128,7 +128,8 @@ impl World {
             return;
         };
         if runs.is_empty() && !end {
-            // The task holds too many unconfirmed splits (C5.2), or waits for its turn (C5.9).
+            // The task holds its part (C5.1) or too many unconfirmed splits (C5.2), or waits for its turn
+            // (C5.9).
             if let Some(goal) = task.flow.books.goal(source) {
                 task.demand = goal.demand(task.flow.books.held(source));
             }
@@ -182,6 +183,20 @@ impl World {
             };
             self.call(pid, purpose, request);
         }
+    }
+
+    /// Repeats a request that got no splits, unless the task has ended, which also ends its requests.
+    pub(super) fn ask_again(&mut self, pid: Pid, id: TaskId, source: u32, repetition: u64) {
+        let worker = self.workers.get_mut(&pid);
+        let Some(task) = worker.and_then(|worker| worker.tasks.get_mut(&id)) else {
+            return;
+        };
+        if task.report.is_none() {
+            return self.ask_splits(pid, id, source, repetition);
+        }
+        task.asking -= 1;
+        self.give_back(pid, id);
+        self.report_end(pid, id);
     }
 
     /// Returns the unstarted splits once every answer has arrived (C5.5).

@@ -291,7 +291,7 @@ impl World {
             Event::Release(conn) => self.release(conn),
             Event::Beat(conn) => self.beat(conn),
             Event::Tick(pid) => self.tick(pid),
-            Event::AskAgain(pid, task, source, repetition) => self.ask_splits(pid, task, source, repetition),
+            Event::AskAgain(pid, task, source, repetition) => self.ask_again(pid, task, source, repetition),
             Event::LookedThrough(pid, task, seen) => self.looked_through(pid, task, seen),
             Event::Ended(pid) if self.workers.contains_key(&pid) => self.kill_worker(pid),
             Event::Ended(_) => {}
