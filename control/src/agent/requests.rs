@@ -116,16 +116,16 @@ impl Progress {
 
 /// The pauses before a request that got no splits is repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Rest {
+pub(super) struct Rest {
     /// The pause if the producer takes no split meanwhile. `None` if the answer would be the same.
-    unless_taken: Option<Duration>,
+    pub(super) unless_taken: Option<Duration>,
     /// The pause after the producer has taken a split.
-    after_taken: Duration,
+    pub(super) after_taken: Duration,
 }
 
 impl Rest {
     /// Returns the pauses of a task that holds `held` splits. See [`Progress::rest`].
-    fn of(pause: Duration, held: u64, waits_for_turn: bool) -> Rest {
+    pub(super) fn of(pause: Duration, held: u64, waits_for_turn: bool) -> Rest {
         let short = pause.min(HOLD_PAUSE_MAX);
         Rest {
             unless_taken: match held < WAITS_WITH_MIN {

@@ -9,7 +9,7 @@ use millstream_link::{Role, TicketKey};
 
 use super::super::books::{FeedBatch, FeedBooks, FeedRun, FeedStep};
 use super::super::demand::FeedDemand;
-use super::super::requests::{FULL_PAUSE_MAX, HOLD_PAUSE_MAX, HOLD_PAUSE_MIN};
+use super::super::requests::{FULL_PAUSE_MAX, HOLD_PAUSE_MAX, HOLD_PAUSE_MIN, Rest};
 use crate::dispatcher::{
     Action, Dispatcher, DispatcherConfig, Event, Incoming, Reply, ReplyToken, Request, WorkerPush,
     WorkerRegistration,
@@ -32,8 +32,12 @@ pub(super) struct Reading {
     books: FeedBooks,
     /// The request in flight, if any.
     asked: Option<FeedDemand>,
-    /// The time of the next request, and the pause before the request after it.
-    asks_at: (Duration, Duration),
+    /// The time of the next request; `None` if the task must start a split first.
+    asks_at: Option<Duration>,
+    /// The pause before the next request that repeats one without splits.
+    pause: Duration,
+    /// The pauses after the last request, if it got no splits.
+    rest: Option<Rest>,
     pub(super) busy_until: Duration,
     /// The index of the current split, and the number of its elements that the task has not made.
     current: (u64, u64),
@@ -56,7 +60,9 @@ impl Reading {
             split_time,
             books: FeedBooks::default(),
             asked: None,
-            asks_at: (Duration::ZERO, HOLD_PAUSE_MIN),
+            asks_at: Some(Duration::ZERO),
+            pause: HOLD_PAUSE_MIN,
+            rest: None,
             busy_until: now,
             current: (0, 0),
             buffered: 0,
@@ -75,13 +81,15 @@ impl Reading {
 
     /// Repeats a request without splits soon, because the task has started a split.
     fn repeat_soon(&mut self, now: Duration) {
-        let (at, next) = &mut self.asks_at;
-        let pause = (*next / 2).min(HOLD_PAUSE_MAX);
-        *at = match self.books.held(0) < WAITS_WITH_MIN {
-            true => now,
-            false => (*at).min(now + pause),
+        let Some(rest) = self.rest else {
+            return;
         };
-        *next = (*next).min(HOLD_PAUSE_MAX);
+        let soon = match self.held() < WAITS_WITH_MIN {
+            true => now,
+            false => now + rest.after_taken,
+        };
+        self.asks_at = Some(self.asks_at.map_or(soon, |at| at.min(soon)));
+        self.pause = self.pause.min(HOLD_PAUSE_MAX);
     }
 }
 
@@ -308,7 +316,7 @@ impl World {
     fn answer(&mut self, place: usize) {
         let reading = &mut self.readings[place];
         let (session, task) = (reading.session, reading.task);
-        if self.is_away || self.now < reading.asks_at.0 {
+        if self.is_away || reading.asks_at.is_none_or(|at| self.now < at) {
             return;
         }
         let Some(demand) = reading.asked.take() else {
@@ -338,17 +346,15 @@ impl World {
         let reading = &mut self.readings[place];
         reading.requests += 1;
         if runs.is_empty() && !end {
-            let pause = reading.asks_at.1;
-            let at = match reading.held() < WAITS_WITH_MIN {
-                true => Some(self.now + pause.min(HOLD_PAUSE_MAX)),
-                false => more.then_some(self.now + pause),
-            };
-            reading.asks_at = (at.unwrap_or(Duration::MAX), (pause * 2).min(FULL_PAUSE_MAX));
+            let rest = Rest::of(reading.pause, reading.held(), more);
+            reading.asks_at = rest.unless_taken.map(|pause| self.now + pause);
+            reading.rest = Some(rest);
+            reading.pause = (reading.pause * 2).min(FULL_PAUSE_MAX);
             let goal = reading.books.goal(0);
             reading.asked = Some(goal.map_or(demand, |goal| goal.demand(reading.held())));
             return;
         }
-        reading.asks_at = (Duration::ZERO, HOLD_PAUSE_MIN);
+        (reading.asks_at, reading.pause, reading.rest) = (Some(Duration::ZERO), HOLD_PAUSE_MIN, None);
         reading
             .leases
             .extend(runs.iter().map(|run| (run.first_index, run.count)));

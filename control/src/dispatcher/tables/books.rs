@@ -129,39 +129,35 @@ impl Books {
         (source, repetition): (u32, u64),
         terms: LeaseTerms,
     ) -> Result<Leased, Error> {
-        if let Some(ledger) = self.ledgers.get(&iteration)
-            && let available = ledger.available(source, repetition, terms.dealing)
-            && available > 0
-            && (terms.waits_for_turn || terms.has_its_part(available))
-        {
+        let Some(ledger) = self.ledgers.get(&iteration) else {
+            return Err(reads_itself(task));
+        };
+        check_source(ledger, task, source, repetition)?;
+        let available = ledger.available(source, repetition, terms.dealing);
+        let none = Leased {
+            runs: Vec::new(),
+            end: false,
+            current: ledger.current(source),
+            is_cut: terms.waits_for_turn,
+        };
+        if available > 0 && (terms.waits_for_turn || terms.has_its_part(available)) {
             // A task that waits changes no books.
-            return Ok(Leased {
-                runs: Vec::new(),
-                end: false,
-                current: ledger.current(source),
-                is_cut: terms.waits_for_turn,
-            });
+            return Ok(none);
         }
         let ledger = self.ledgers.get_mut(&iteration);
         let (Some(ledger), Some(holding)) = (ledger, self.holdings.get_mut(&task)) else {
-            return Err(Error::precondition(format!(
-                "task {task} reads its sources itself: only tasks under `dynamic` are leased splits"
-            )));
+            return Err(reads_itself(task));
         };
-        check_source(ledger, task, source, repetition)?;
         // A task that holds the maximum gets no splits and no end, and asks again later (C5.2).
         let room = terms.held_max.saturating_sub(holding.split_count());
         if room == 0 {
             return Ok(Leased {
-                runs: Vec::new(),
-                end: false,
-                current: ledger.current(source),
                 is_cut: false,
+                ..none
             });
         }
         let batch_max = u64::from(terms.batch_max);
         let batch = u64::from(holding.next_batch(terms.batch_max));
-        let available = ledger.available(source, repetition, terms.dealing);
         let fair = match terms.pace {
             Some((pace, all)) => part_by_pace(available, pace, all).max(1).min(batch_max),
             None => (available / (2 * terms.sharers)).max(1).min(batch),
@@ -259,6 +255,12 @@ fn part_by_pace(available: u64, pace: SplitPace, all: u64) -> u64 {
     let all = u128::from(all).max(own).max(1);
     let share = (available * own).saturating_sub(u128::from(pace.unstarted) * all) / (all + own);
     u64::try_from(share).unwrap_or(u64::MAX)
+}
+
+fn reads_itself(task: TaskId) -> Error {
+    Error::precondition(format!(
+        "task {task} reads its sources itself: only tasks under `dynamic` are leased splits"
+    ))
 }
 
 /// Checks the source and the repetition for which a task asks for splits.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use millstream_link::Role;
 
 use super::people::acknowledge;
-use super::rig::{READER, Rig, facts, open};
+use super::rig::{READER, Rig, SplitsWanted, facts, open};
 use crate::dispatcher::{
     ClientPush, DispatcherConfig, Event, IterationStatus, Phase, Reply, Request, Run, TaskPhase,
 };
@@ -563,21 +563,15 @@ pub(super) fn job(rig: &mut Rig, once: ExactlyOnce) -> JobId {
 }
 
 pub(super) fn lease(task: TaskId, repetition: u64) -> Request {
-    Request::LeaseSplits {
-        task,
-        source: 0,
+    let wanted = SplitsWanted {
         repetition,
-        want: 1000,
-        pace: None,
-        is_idle: true,
-    }
+        ..SplitsWanted::by(task)
+    };
+    wanted.into()
 }
 
 fn leased_runs(rig: &mut Rig, session: SessionId, task: TaskId) -> Vec<Run> {
-    let Ok(Reply::Splits { runs, .. }) = rig.ask(session, Role::Worker, lease(task, 0)) else {
-        panic!("no answer")
-    };
-    runs
+    rig.lease_wanted(session, SplitsWanted::by(task)).unwrap().runs
 }
 
 /// Returns the index and the attempt of each split that a task is leased.

@@ -3,8 +3,8 @@
 use millstream_link::Role;
 
 use super::people::acknowledge;
-use super::rig::{Rig, facts};
-use crate::dispatcher::{Phase, Reply, Request};
+use super::rig::{Rig, SplitsWanted, facts};
+use crate::dispatcher::{Phase, Request};
 use crate::id::{JobId, SessionId, TaskId};
 use crate::job::{JobParameters, Policy};
 use crate::planner::{SourcePlan, SplitPlan};
@@ -219,6 +219,13 @@ fn no_lease_follows_before_late_tasks_begin() {
         }
     }
     assert_eq!(rig.machine.state.divisions.len(), 1);
+    // The client sends no more heartbeats, so that its job ends.
+    rig.pass(600, &[], &[]);
+    assert_eq!(
+        rig.machine.state.divisions.len(),
+        0,
+        "the sums of an ended job are forgotten"
+    );
 }
 
 /// Returns the number of splits that a task is leased, and whether another lease may follow. The task reads
@@ -229,10 +236,7 @@ fn dealt_at(
     task: TaskId,
     (per_1000_s, unstarted): (u64, u64),
 ) -> (u64, bool) {
-    let request = Request::LeaseSplits {
-        task,
-        source: 0,
-        repetition: 0,
+    let wanted = SplitsWanted {
         want: 2000,
         pace: Some(SplitPace {
             per_1000_s,
@@ -240,11 +244,10 @@ fn dealt_at(
             can_wait: true,
         }),
         is_idle: false,
+        ..SplitsWanted::by(task)
     };
-    let Ok(Reply::Splits { runs, more, .. }) = rig.ask(session, Role::Worker, request) else {
-        panic!("the task gets splits")
-    };
-    (runs.iter().map(|run| run.count).sum(), more)
+    let answer = rig.lease_wanted(session, wanted).unwrap();
+    (answer.count(), answer.more)
 }
 
 fn job_in_order(rig: &mut Rig) -> JobId {
@@ -258,18 +261,9 @@ fn job_in_order(rig: &mut Rig) -> JobId {
 
 /// Returns the indices of the splits that a task is leased.
 fn dealt(rig: &mut Rig, session: SessionId, task: TaskId) -> Vec<u64> {
-    let request = Request::LeaseSplits {
-        task,
-        source: 0,
-        repetition: 0,
-        want: 1000,
-        pace: None,
-        is_idle: true,
-    };
-    let Ok(Reply::Splits { runs, .. }) = rig.ask(session, Role::Worker, request) else {
-        panic!("no answer")
-    };
-    let indices = runs
+    let answer = rig.lease_wanted(session, SplitsWanted::by(task)).unwrap();
+    let indices = answer
+        .runs
         .iter()
         .flat_map(|run| run.first_index..run.first_index + run.count);
     indices.collect()

@@ -3,9 +3,9 @@
 use millstream_link::{Role, TicketKey};
 
 use super::people::acknowledge;
-use super::rig::{Rig, facts};
+use super::rig::{Rig, SplitsWanted, facts};
 use crate::dispatcher::{
-    ClientPush, Departure, Event, IterationStatus, Phase, Reply, Request, Run, WorkerRegistration,
+    ClientPush, Departure, Event, IterationStatus, Phase, Request, Run, WorkerRegistration,
 };
 use crate::error::{Code, Error};
 use crate::exactly_once::{ExactlyOnce, PoisonLimits};
@@ -58,19 +58,13 @@ impl Poisoned {
         task: TaskId,
         is_idle: bool,
     ) -> Result<(Vec<Run>, bool), Error> {
-        let request = Request::LeaseSplits {
-            task,
-            source: 0,
-            repetition: 0,
+        let wanted = SplitsWanted {
             want: 1,
-            pace: None,
             is_idle,
+            ..SplitsWanted::by(task)
         };
-        let reply = self.rig.ask(worker, Role::Worker, request)?;
-        let Reply::Splits { runs, end, .. } = reply else {
-            panic!("{reply:?}")
-        };
-        Ok((runs, end))
+        let answer = self.rig.lease_wanted(worker, wanted)?;
+        Ok((answer.runs, answer.end))
     }
 
     /// Ends a worker's process, and lets the reader acknowledge the removal of its tasks.

@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 use millstream_link::Role;
 
 use super::exactness::job;
-use super::rig::{READER, Rig};
-use crate::dispatcher::{Phase, Reply, Request};
+use super::rig::{READER, Rig, SplitsWanted};
+use crate::dispatcher::{Phase, Request};
 use crate::exactly_once::ExactlyOnce;
 use crate::id::TaskId;
 use crate::planner::{SourcePlan, SplitPlan};
@@ -37,17 +37,12 @@ fn peak_bytes(splits: u64, workers: u64) -> usize {
     while open > 0 {
         open = 0;
         for (worker, (task, held)) in workers.iter().zip(&mut held) {
-            let lease = Request::LeaseSplits {
-                task: *task,
-                source: 0,
-                repetition: 0,
+            let wanted = SplitsWanted {
                 want: 16,
-                pace: None,
                 is_idle: false,
+                ..SplitsWanted::by(*task)
             };
-            let Ok(Reply::Splits { runs, .. }) = rig.ask(*worker, Role::Worker, lease) else {
-                panic!("the task gets no lease")
-            };
+            let runs = rig.lease_wanted(*worker, wanted).unwrap().runs;
             open += usize::from(!runs.is_empty());
             held.extend(runs.iter().map(|run| LeaseRange {
                 first: run.first_lease,

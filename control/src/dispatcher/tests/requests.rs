@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use millstream_link::Role;
 
-use super::rig::{READER, Rig, open};
+use super::rig::{READER, Rig, SplitsWanted, open};
 use crate::dispatcher::{DispatcherConfig, Reply, Request};
 use crate::error::Code;
 use crate::id::SessionId;
@@ -97,14 +97,12 @@ fn silent_living_workers_keep_their_answers() {
     let job = rig.any_job(Policy::Dynamic);
     let client = rig.client(job);
     let task = rig.tasks(worker)[0];
-    let lease = Request::LeaseSplits {
-        task,
-        source: 0,
-        repetition: 0,
+    let wanted = SplitsWanted {
         want: 2,
-        pace: None,
         is_idle: false,
+        ..SplitsWanted::by(task)
     };
+    let lease = Request::from(wanted);
     let mut leased = Vec::new();
     for _ in 0..2 {
         rig.send_numbered(worker, Role::Worker, lease.clone(), 500, 500);

@@ -7,7 +7,7 @@ use millstream_link::{Role, TicketKey};
 
 use crate::dispatcher::{
     Action, Change, ClientPush, Dispatcher, DispatcherConfig, Event, FailureReport, Incoming, Key, Moment,
-    Record, Reply, ReplyToken, Request, WorkerPush, WorkerRegistration,
+    Record, Reply, ReplyToken, Request, Run, WorkerPush, WorkerRegistration,
 };
 use crate::error::Error;
 use crate::id::{
@@ -15,6 +15,7 @@ use crate::id::{
 };
 use crate::job::{JobParameters, Policy};
 use crate::planner::{Cardinality, DatasetFacts, PlanError, SourcePlan, SplitPlan};
+use crate::split::SplitPace;
 use crate::whereabouts::Whereabouts;
 
 pub(super) const READER: SessionId = SessionId(10);
@@ -300,19 +301,32 @@ impl Rig {
     }
 
     pub(super) fn lease(&mut self, session: SessionId, task: TaskId) -> Result<(u64, bool), Error> {
-        let request = Request::LeaseSplits {
-            task,
-            source: 0,
-            repetition: 0,
-            want: 1000,
-            pace: None,
-            is_idle: true,
-        };
-        let reply = self.ask(session, Role::Worker, request)?;
-        let Reply::Splits { runs, end, .. } = reply else {
+        let answer = self.lease_wanted(session, SplitsWanted::by(task))?;
+        Ok((answer.count(), answer.end))
+    }
+
+    pub(super) fn lease_wanted(
+        &mut self,
+        session: SessionId,
+        wanted: SplitsWanted,
+    ) -> Result<SplitsAnswer, Error> {
+        let reply = self.ask(session, Role::Worker, wanted.into())?;
+        let Reply::Splits {
+            runs,
+            end,
+            current,
+            more,
+            ..
+        } = reply
+        else {
             panic!("{reply:?}")
         };
-        Ok((runs.iter().map(|run| run.count).sum(), end))
+        Ok(SplitsAnswer {
+            runs,
+            end,
+            current,
+            more,
+        })
     }
 
     pub(super) fn told(&self, wanted: &ClientPush) -> usize {
@@ -320,6 +334,59 @@ impl Rig {
             .iter()
             .filter(|(_, push)| push == wanted)
             .count()
+    }
+}
+
+/// A request for splits.
+#[derive(Clone, Copy)]
+pub(super) struct SplitsWanted {
+    pub(super) task: TaskId,
+    pub(super) source: u32,
+    pub(super) repetition: u64,
+    pub(super) want: u32,
+    pub(super) pace: Option<SplitPace>,
+    pub(super) is_idle: bool,
+}
+
+impl SplitsWanted {
+    /// Returns the request of an idle task without a pace, which wants many splits of the first source.
+    pub(super) fn by(task: TaskId) -> SplitsWanted {
+        SplitsWanted {
+            task,
+            source: 0,
+            repetition: 0,
+            want: 1000,
+            pace: None,
+            is_idle: true,
+        }
+    }
+}
+
+impl From<SplitsWanted> for Request {
+    fn from(wanted: SplitsWanted) -> Request {
+        Request::LeaseSplits {
+            task: wanted.task,
+            source: wanted.source,
+            repetition: wanted.repetition,
+            want: wanted.want,
+            pace: wanted.pace,
+            is_idle: wanted.is_idle,
+        }
+    }
+}
+
+/// The answer to a request for splits.
+pub(super) struct SplitsAnswer {
+    pub(super) runs: Vec<Run>,
+    pub(super) end: bool,
+    pub(super) current: u64,
+    pub(super) more: bool,
+}
+
+impl SplitsAnswer {
+    /// Returns the number of splits.
+    pub(super) fn count(&self) -> u64 {
+        self.runs.iter().map(|run| run.count).sum()
     }
 }
 

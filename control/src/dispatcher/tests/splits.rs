@@ -3,8 +3,8 @@
 use millstream_link::Role;
 
 use super::people::acknowledge;
-use super::rig::{READER, Rig};
-use crate::dispatcher::{ClientPush, Phase, Reply, Request};
+use super::rig::{READER, Rig, SplitsWanted};
+use crate::dispatcher::{ClientPush, Phase, Request};
 use crate::error::Code;
 use crate::id::{SessionId, TaskId};
 use crate::job::Policy;
@@ -115,20 +115,12 @@ fn an_empty_answer_names_the_current_pass() {
     rig.client(job);
     let tasks = workers.map(|worker| rig.tasks(worker)[0]);
     let mut lease = |of: usize, repetition| {
-        let request = Request::LeaseSplits {
-            task: tasks[of],
-            source: 0,
+        let wanted = SplitsWanted {
             repetition,
-            want: 1000,
-            pace: None,
-            is_idle: true,
+            ..SplitsWanted::by(tasks[of])
         };
-        match rig.ask(workers[of], Role::Worker, request) {
-            Ok(crate::dispatcher::Reply::Splits {
-                runs, end, current, ..
-            }) => (runs.is_empty(), end, current),
-            other => panic!("{other:?}"),
-        }
+        let answer = rig.lease_wanted(workers[of], wanted).unwrap();
+        (answer.runs.is_empty(), answer.end, answer.current)
     };
     assert_eq!(lease(0, 0), (false, false, 0));
     for next in 1..=70 {
@@ -294,10 +286,7 @@ fn a_task_with_its_part_waits() {
     let sessions = [(1, "slow:1"), (2, "fast:1")].map(|(session, address)| rig.worker(session, address));
     rig.client(job);
     let mut lease = |session: SessionId, per_1000_s, unstarted, can_wait| {
-        let request = Request::LeaseSplits {
-            task: rig.tasks(session)[0],
-            source: 0,
-            repetition: 0,
+        let wanted = SplitsWanted {
             want: 4,
             pace: Some(SplitPace {
                 per_1000_s,
@@ -305,11 +294,10 @@ fn a_task_with_its_part_waits() {
                 can_wait,
             }),
             is_idle: false,
+            ..SplitsWanted::by(rig.tasks(session)[0])
         };
-        match rig.ask(session, Role::Worker, request) {
-            Ok(Reply::Splits { runs, end, .. }) => (runs.iter().map(|run| run.count).sum::<u64>(), end),
-            other => panic!("{other:?}"),
-        }
+        let answer = rig.lease_wanted(session, wanted).unwrap();
+        (answer.count(), answer.end)
     };
     assert_eq!(
         lease(sessions[0], 1_000, 0, true),
@@ -350,21 +338,18 @@ fn no_worker_skips_a_repetition() {
     let worker = rig.worker(1, "one:1");
     rig.client(job);
     let task = rig.tasks(worker)[0];
-    let of = |repetition| Request::LeaseSplits {
-        task,
-        source: 0,
+    let of = |repetition| SplitsWanted {
         repetition,
         want: 1,
-        pace: None,
-        is_idle: true,
+        ..SplitsWanted::by(task)
     };
-    rig.ask(worker, Role::Worker, of(0)).unwrap();
+    rig.lease_wanted(worker, of(0)).unwrap();
     for beyond in [2, u64::MAX] {
-        let error = rig.ask(worker, Role::Worker, of(beyond)).unwrap_err();
+        let error = rig.lease_wanted(worker, of(beyond)).map(|_| ()).unwrap_err();
         assert_eq!(error.code, Code::InvalidArgument, "{error}");
     }
-    rig.ask(worker, Role::Worker, of(1)).unwrap();
-    rig.ask(worker, Role::Worker, of(2)).unwrap();
+    rig.lease_wanted(worker, of(1)).unwrap();
+    rig.lease_wanted(worker, of(2)).unwrap();
 }
 
 /// Tests two sources of different lengths: the shorter source ends the pipeline, and no task reads the rest
@@ -382,15 +367,12 @@ fn splits_without_takers_are_lost() {
     let client = rig.client(job);
     let gone = rig.tasks(dies)[0];
     rig.lease(dies, gone).unwrap();
-    let longer = Request::LeaseSplits {
-        task: gone,
+    let longer = SplitsWanted {
         source: 1,
-        repetition: 0,
         want: 1,
-        pace: None,
-        is_idle: true,
+        ..SplitsWanted::by(gone)
     };
-    rig.ask(dies, Role::Worker, longer).unwrap();
+    rig.lease_wanted(dies, longer).unwrap();
     let lives = rig.worker(2, "lives:2");
     let kept = rig.tasks(lives)[0];
     assert_eq!(rig.lease(lives, kept), Ok((0, true)));
