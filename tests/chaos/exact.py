@@ -227,13 +227,26 @@ class Epoch:
         return self.cluster.exact_reader(self._elements, dataclasses.asdict(trainer))
 
     def start(self, trainers: int, state: dict[str, Any] | None = None, *, first_is_fast: bool = False) -> None:
-        """Starts trainers, and blocks until each of them has read a batch or has ended."""
+        """Starts trainers, and blocks until each of them has read a batch or has ended.
+
+        If ``first_is_fast``, the other trainers are slow, and wait at the end of their parts until they are killed.
+        """
         self._counts.append(trainers)
         self._running, failing = [], self._failing("storm")
         for rank in range(trainers):
-            step_s = SLOW_STEP_S if first_is_fast and rank else 0.0
-            save_every = self._chance.randint(1, SAVE_EVERY_MAX)
-            trainer = Trainer(str(self._slow), self._is_loader, rank, trainers, save_every, state, step_s, self._in_order, failing)
+            ends_later = first_is_fast and rank > 0
+            trainer = Trainer(
+                slow=str(self._slow),
+                is_loader=self._is_loader,
+                rank=rank,
+                trainers=trainers,
+                save_every=self._chance.randint(1, SAVE_EVERY_MAX),
+                state=state,
+                step_s=SLOW_STEP_S if ends_later else 0.0,
+                waits_at_end=ends_later,
+                in_order=self._in_order,
+                failing=failing,
+            )
             self._running.append(self._reader(trainer))
         # A loader also logs its first position, and a trainer whose part is read logs its end.
         for reader, path in self._running:

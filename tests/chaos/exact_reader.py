@@ -56,6 +56,8 @@ class Trainer:
     state: dict[str, Any] | None = None
     #: The seconds of the trainer's own work for each batch.
     step_s: float = 0.0
+    #: Whether the trainer waits after its last batch, if it had a batch, until it is killed.
+    waits_at_end: bool = False
     #: Whether the batches have a fixed order.
     in_order: bool = True
     #: The path of a folder with a file for each element whose work has failed once; empty if no work fails.
@@ -128,11 +130,14 @@ def _read(trainer: Trainer, service: str, batches: Dataset) -> Iterator[dict[str
     if trainer.state is not None:
         loader.load_state_dict(trainer.state)
     yield {"state": loader.state_dict()}
+    number = 0
     for number, batch in enumerate(loader, start=1):
         yield _record(batch)
         if number % trainer.save_every == 0:
             yield {"state": loader.state_dict()}
         time.sleep(trainer.step_s)
+    while trainer.waits_at_end and number:
+        time.sleep(1)
     yield {"state": loader.state_dict()}
 
 
