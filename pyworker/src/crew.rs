@@ -24,6 +24,9 @@ const IDLE_MAX: Duration = Duration::from_secs(60);
 /// because starting another one takes as long as the imports.
 const PARTING: Duration = Duration::from_millis(500);
 
+/// The interval at which a call that waits for other calls checks for cancellation.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
 /// The code that a pool of executors runs, with its interpreter and limits.
 #[derive(Debug)]
 pub(super) struct Job {
@@ -40,7 +43,7 @@ pub(super) struct Job {
 pub(super) struct Crew {
     pub(super) job: Job,
     state: Arc<Mutex<State>>,
-    /// A lock that is held while a foreman process starts, which takes as long as the imports.
+    /// A lock that one call holds while it waits for a foreman process, which takes as long as the imports.
     starting: Mutex<()>,
 }
 
@@ -145,26 +148,33 @@ impl Crew {
         }
     }
 
-    /// Returns an idle executor. Starts a new executor if none is idle, or if `index` is given.
+    /// Returns an idle executor. Starts a new executor if none is idle, or if `index` is given. If the call
+    /// is cancelled meanwhile, an executor without a given index loads the code for the next call.
     ///
     /// # Errors
-    /// Fails if the code cannot be loaded, or if no process can be started.
+    /// Fails if the code cannot be loaded, if no process can be started, or if the call is cancelled.
     pub(super) fn hire(&self, index: Option<u32>, site: &Site<'_>) -> Result<Hired, ExecError> {
         let mut hired = self.place(index);
-        if hired.executor.is_some() {
-            return Ok(hired);
+        if hired.executor.is_none() {
+            let number = hired.index.unwrap_or_default();
+            let foreman = self.foreman(site)?;
+            let started = Executor::start(Arc::clone(&foreman), number, site.draw);
+            hired.executor = Some(started.inspect_err(|_| self.dismiss_if_gone(&foreman))?);
         }
-        let index = hired.index.unwrap_or_default();
-        let foreman = self.foreman(site)?;
-        let executor = Executor::start(
-            Arc::clone(&foreman),
-            index,
-            site.draw,
-            &self.job.limits,
-            site.cancel,
-        );
-        hired.executor = Some(executor.inspect_err(|_| self.dismiss_if_gone(&foreman))?);
-        Ok(hired)
+        let executor = hired.executor()?;
+        match executor.load(&self.job.limits, site.cancel) {
+            Ok(()) => Ok(hired),
+            Err(error) => {
+                let foreman = Arc::clone(executor.foreman());
+                if error.kind() == ErrorKind::Cancelled && index.is_none() {
+                    self.give_back(hired);
+                } else {
+                    drop(hired);
+                }
+                self.dismiss_if_gone(&foreman);
+                Err(error)
+            }
+        }
     }
 
     /// Takes an idle executor, or reserves the number for a new executor.
@@ -218,17 +228,28 @@ impl Crew {
         self.state.lock().idle.push(executor);
     }
 
+    /// Returns the foreman process after its imports. Starts the process if none is there. A cancelled task
+    /// leaves the process to the next task: imports can take longer than a task.
     fn foreman(&self, site: &Site<'_>) -> Result<Arc<Foreman>, ExecError> {
-        let _alone = self.starting.lock();
-        if let Some(foreman) = self
-            .state
-            .lock()
-            .foreman
-            .clone()
-            .filter(|foreman| foreman.is_there())
-        {
-            return Ok(foreman);
-        }
+        let _alone = loop {
+            if let Some(alone) = self.starting.try_lock_for(LOOK_EVERY) {
+                break alone;
+            }
+            if site.cancel.is_cancelled() {
+                return Err(ExecError::cancelled(NAME));
+            }
+        };
+        let known = self.state.lock().foreman.clone();
+        let foreman = match known.filter(|foreman| foreman.is_there()) {
+            Some(foreman) => foreman,
+            None => self.start_foreman()?,
+        };
+        let ready = foreman.wait(&self.job.interpreter, site.cancel);
+        ready.inspect_err(|_| self.dismiss_if_gone(&foreman))?;
+        Ok(foreman)
+    }
+
+    fn start_foreman(&self) -> Result<Arc<Foreman>, ExecError> {
         let state = Arc::downgrade(&self.state);
         let Job {
             interpreter,
@@ -236,9 +257,7 @@ impl Crew {
             code,
             ..
         } = &self.job;
-        let started = Foreman::start(interpreter, described, code, site.cancel, move || {
-            dismiss_idle(&state)
-        })?;
+        let started = Foreman::start(interpreter, described, code, move || dismiss_idle(&state))?;
         let foreman = Arc::new(started);
         let before = self.state.lock().foreman.replace(Arc::clone(&foreman));
         drop(before);

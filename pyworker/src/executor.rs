@@ -38,6 +38,8 @@ pub(super) struct Executor {
     pid: u32,
     /// The socket to the process; `None` after the process was ended.
     socket: Option<Socket>,
+    /// True if the process has loaded the code.
+    is_loaded: bool,
     regions: Regions,
     /// The leased regions of all unanswered requests, in order. `None` for requests that need no region.
     asked: VecDeque<Option<Lease>>,
@@ -51,18 +53,11 @@ pub(super) struct Executor {
 }
 
 impl Executor {
-    /// Starts a process, and waits until the process has loaded the code.
+    /// Starts a process, which loads the code.
     ///
     /// # Errors
-    /// Fails if the code cannot be loaded, which is the caller's mistake, or if the process cannot be started
-    /// or has died.
-    pub(super) fn start(
-        foreman: Arc<Foreman>,
-        index: u32,
-        seed: u64,
-        limits: &Limits,
-        cancel: &Cancel,
-    ) -> Result<Executor, ExecError> {
+    /// Fails if the process cannot be started.
+    pub(super) fn start(foreman: Arc<Foreman>, index: u32, seed: u64) -> Result<Executor, ExecError> {
         let broken = |error: io::Error| {
             ExecError::new(
                 ErrorKind::Resource,
@@ -73,27 +68,41 @@ impl Executor {
         let (socket, other) = Socket::pair().map_err(broken)?;
         let (child, pid) = foreman.hire(index, seed, other.as_fd())?;
         drop(other);
-        let mut executor = Executor {
+        Ok(Executor {
             foreman,
             child,
             _counted: Counted::new(),
             index,
             pid,
             socket: Some(socket),
+            is_loaded: false,
             regions: Regions::default(),
             asked: VecDeque::new(),
             datagram: Vec::new(),
             expected_bytes: 0,
             calls: 0,
             requests: 0,
-        };
-        let refused = |message| Err(ExecError::new(ErrorKind::Caller, NAME, message));
-        match executor.wait(limits, LOADING.max(limits.deadline()), cancel) {
-            Ok(()) => {}
-            Err(ending) => return Err(not_loaded(ending)),
+        })
+    }
+
+    /// Waits until the process has loaded the code. If the wait is cancelled, the process continues to load
+    /// the code, and another call can wait. After another error the process is of no use.
+    ///
+    /// # Errors
+    /// Fails if the code cannot be loaded, which is the caller's mistake, if the process has died, or if the
+    /// wait is cancelled.
+    pub(super) fn load(&mut self, limits: &Limits, cancel: &Cancel) -> Result<(), ExecError> {
+        if self.is_loaded {
+            return Ok(());
         }
-        match wire::answer(&executor.datagram) {
-            Ok(Answer::Ready) => Ok(executor),
+        let refused = |message| Err(ExecError::new(ErrorKind::Caller, NAME, message));
+        self.wait(limits, LOADING.max(limits.deadline()), cancel)
+            .map_err(not_loaded)?;
+        match wire::answer(&self.datagram) {
+            Ok(Answer::Ready) => {
+                self.is_loaded = true;
+                Ok(())
+            }
             Ok(Answer::Raised { said, traceback }) => {
                 let failed = format!("the code cannot be loaded on the worker: {said}");
                 Err(ExecError::new(ErrorKind::Caller, NAME, failed).with_traceback(traceback))
@@ -103,6 +112,11 @@ impl Executor {
             )),
             Err(what) => refused(Gone::Garbled(what).to_string()),
         }
+    }
+
+    /// Returns the foreman process that started this process.
+    pub(super) fn foreman(&self) -> &Arc<Foreman> {
+        &self.foreman
     }
 
     /// Returns the number of the executor in its pool.

@@ -86,6 +86,7 @@ pub(super) enum Urgency {
 #[derive(Debug)]
 pub(super) struct Foreman {
     talk: Mutex<Talk>,
+    begun: Instant,
     /// Dropping the sender makes the keeper thread end the process.
     _wanted: SyncSender<()>,
     keeper: Mutex<Option<JoinHandle<()>>>,
@@ -95,23 +96,23 @@ pub(super) struct Foreman {
 #[derive(Debug)]
 struct Talk {
     socket: Option<Socket>,
+    /// True if the process has imported the modules of the code.
+    is_ready: bool,
     next: u32,
     datagram: Vec<u8>,
 }
 
 impl Foreman {
-    /// Starts a foreman process for `code`, whose description is the JSON in `described`. Waits until the
-    /// process has imported the modules of the code. Calls `tick` about once a second while the process
-    /// lives.
+    /// Starts a foreman process for `code`, whose description is the JSON in `described`. The process imports
+    /// the modules of the code. Calls `tick` about once a second while the process lives.
     ///
     /// # Errors
-    /// Fails if the interpreter does not exist or lacks the package, which is the caller's mistake, or if the
-    /// system refuses a process.
+    /// Fails if the interpreter does not exist, which is the caller's mistake, or if the system refuses a
+    /// process.
     pub(super) fn start(
         interpreter: &Interpreter,
         described: &str,
         code: &[u8],
-        cancel: &Cancel,
         tick: impl Fn() + Send + 'static,
     ) -> Result<Foreman, ExecError> {
         let refused = |error: io::Error| {
@@ -146,34 +147,23 @@ impl Foreman {
         let foreman = Foreman {
             talk: Mutex::new(Talk {
                 socket: Some(socket),
+                is_ready: false,
                 next: 0,
                 datagram: Vec::new(),
             }),
+            begun: Instant::now(),
             _wanted: wanted,
             keeper: Mutex::new(Some(keeper.map_err(refused)?)),
         };
         told.recv()
             .unwrap_or_else(|error| Err(io::Error::other(error)))
             .map_err(refused)?;
-        foreman.begin(interpreter, described, code, cancel)?;
+        foreman.hand_over(interpreter, described, code)?;
         Ok(foreman)
     }
 
-    fn begin(
-        &self,
-        interpreter: &Interpreter,
-        described: &str,
-        code: &[u8],
-        cancel: &Cancel,
-    ) -> Result<(), ExecError> {
-        let failed = |why: String| {
-            let program = interpreter.program.display();
-            let message = format!(
-                "the interpreter {program} does not run code: {why}. The worker's log contains the interpreter's output"
-            );
-            ExecError::new(ErrorKind::Caller, NAME, message)
-        };
-        let file = handed_over(described, code).map_err(|error| {
+    fn hand_over(&self, interpreter: &Interpreter, described: &str, code: &[u8]) -> Result<(), ExecError> {
+        let file = memory_file(described, code).map_err(|error| {
             let bytes = described.len() as u64 + code.len() as u64;
             let why = error.to_string();
             Gone::NoSharedMemory { bytes, why }.failure(1)
@@ -181,34 +171,39 @@ impl Foreman {
         let mut datagram = vec![START];
         datagram.extend((described.len() as u64).to_le_bytes());
         datagram.extend((code.len() as u64).to_le_bytes());
-        let mut talk = self.talk.lock();
-        let begun = Instant::now();
-        let ended = |error: io::Error| {
-            let is_gone = matches!(
-                error.kind(),
-                io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset
-            );
-            let how = if is_gone {
-                "its process has ended".to_owned()
-            } else {
-                error.to_string()
-            };
-            failed(format!(
-                "{how}. Choose an interpreter of Python 3.11 or later that has the packages millstream and numpy, with \
-                 --python or MILLSTREAM_PYTHON"
-            ))
-        };
-        talk.send(&datagram, Some(file.as_fd())).map_err(ended)?;
+        let sent = self.talk.lock().send(&datagram, Some(file.as_fd()));
+        sent.map_err(|error| runs_no_code(interpreter, &ended(&error)))
+    }
+
+    /// Waits until the process has imported the modules of the code. If the wait is cancelled, the process
+    /// continues to import, and another task can wait. After another error the process is of no use.
+    ///
+    /// # Errors
+    /// Fails if the interpreter lacks the package or if the imports take too long, which is the caller's
+    /// mistake, or if the wait is cancelled.
+    pub(super) fn wait(&self, interpreter: &Interpreter, cancel: &Cancel) -> Result<(), ExecError> {
         loop {
-            match talk.receive(LOOK_EVERY) {
-                Ok(true) => return talk.refusal().map_or(Ok(()), |why| Err(failed(why))),
-                Ok(false) if cancel.is_cancelled() => return Err(ExecError::cancelled(NAME)),
-                Ok(false) if begun.elapsed() > IMPORTS => {
-                    return Err(failed(format!("its imports took longer than {IMPORTS:?}")));
-                }
-                Ok(false) => {}
-                Err(error) => return Err(ended(error)),
+            let mut talk = self.talk.lock();
+            if talk.is_ready {
+                return Ok(());
             }
+            let failure = match talk.receive(LOOK_EVERY) {
+                Ok(true) => match talk.refusal() {
+                    Some(why) => why,
+                    None => {
+                        talk.is_ready = true;
+                        continue;
+                    }
+                },
+                Ok(false) if cancel.is_cancelled() => return Err(ExecError::cancelled(NAME)),
+                Ok(false) if self.begun.elapsed() > IMPORTS => {
+                    format!("its imports took longer than {IMPORTS:?}")
+                }
+                Ok(false) => continue,
+                Err(error) => ended(&error),
+            };
+            talk.socket.take();
+            return Err(runs_no_code(interpreter, &failure));
         }
     }
 
@@ -370,8 +365,33 @@ fn keep(mut child: Child, until: &Receiver<()>, tick: impl Fn()) {
     let _ = child.wait();
 }
 
+/// Returns the reason for which a process of the interpreter has ended before it was ready.
+fn ended(error: &io::Error) -> String {
+    let is_gone = matches!(
+        error.kind(),
+        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset
+    );
+    let how = if is_gone {
+        "its process has ended".to_owned()
+    } else {
+        error.to_string()
+    };
+    format!(
+        "{how}. Choose an interpreter of Python 3.11 or later that has the packages millstream and numpy, with --python or \
+         MILLSTREAM_PYTHON"
+    )
+}
+
+fn runs_no_code(interpreter: &Interpreter, why: &str) -> ExecError {
+    let program = interpreter.program.display();
+    let message = format!(
+        "the interpreter {program} does not run code: {why}. The worker's log contains the interpreter's output"
+    );
+    ExecError::new(ErrorKind::Caller, NAME, message)
+}
+
 /// Writes the description and the code to memory that the foreman process can read.
-fn handed_over(described: &str, code: &[u8]) -> io::Result<OwnedFd> {
+fn memory_file(described: &str, code: &[u8]) -> io::Result<OwnedFd> {
     let fd = rustix::fs::memfd_create("millstream-code", MemfdFlags::CLOEXEC)?;
     let mut file = std::fs::File::from(fd);
     file.write_all(described.as_bytes())?;
