@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 import random
 import shutil
@@ -44,6 +45,7 @@ def main() -> int:
     parser.add_argument("--parallel", type=int, default=1, help="number of rounds that run at the same time; meaningful figures need 1")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 32), help="the seed of all random draws")
     parser.add_argument("--keep", type=Path, help="a directory for the logs and ledgers of failed rounds")
+    parser.add_argument("--keep-waits", type=float, metavar="S", help="also keep those of rounds in which a reader waited S seconds or longer")
     parser.add_argument("--previous", type=Path, help="a folder with the previous version, for the cases of two versions; see ci/upgrade")
     arguments = parser.parse_args()
     known = CASES if arguments.previous is None else UPGRADES
@@ -67,7 +69,7 @@ def main() -> int:
                 case,
                 arguments.kind or KINDS[(arguments.seed + cases.index(case) + number) % len(KINDS)],
                 arguments.seed + number,
-                arguments.keep,
+                Keep(arguments.keep, arguments.keep_waits),
             )
             for case, number in rounds
         ]
@@ -87,7 +89,20 @@ def summary(done: Sequence[Round | Skipped | None]) -> int:
     return SKIPPED if any(one.is_missing for one in skipped) else 0
 
 
-def _round(command: str, previous: Path | None, case: str, kind: str, seed: int, keep: Path | None) -> Round | Skipped | None:
+@dataclasses.dataclass(frozen=True)
+class Keep:
+    """The rounds whose logs and ledgers are kept, and the directory for them."""
+
+    directory: Path | None
+    #: The seconds for which a reader must have waited in a round that did not fail.
+    waits_s: float | None
+
+    def applies_to(self, done: Round | None, failure: str) -> bool:
+        """Returns whether the round is kept."""
+        return bool(failure) or (done is not None and self.waits_s is not None and done.wait_s >= self.waits_s)
+
+
+def _round(command: str, previous: Path | None, case: str, kind: str, seed: int, keep: Keep) -> Round | Skipped | None:
     """Runs one round and prints its result. Returns nothing if the round could not finish."""
     directory = Path(tempfile.mkdtemp(prefix=f"chaos-{case}-"))
     done, skipped, failure = None, None, ""
@@ -108,8 +123,8 @@ def _round(command: str, previous: Path | None, case: str, kind: str, seed: int,
         failure = "" if done.is_good else "; ".join(done.messages) or "the ledger differs"
     if failure:
         print(f"{case} {kind} seed {seed} FAILED: {failure}", flush=True)
-        if keep is not None:
-            shutil.copytree(directory, keep / directory.name, dirs_exist_ok=True)
+    if keep.directory is not None and keep.applies_to(done, failure):
+        shutil.copytree(directory, keep.directory / directory.name, dirs_exist_ok=True)
     shutil.rmtree(directory, ignore_errors=True)
     return skipped or done
 
