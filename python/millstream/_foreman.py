@@ -52,7 +52,11 @@ class _Foreman:
         """Executes the worker's requests until the worker closes the socket."""
         try:
             while True:
-                data, fds, _, _ = socket.recv_fds(self._control, 1 << 12, 1)
+                try:
+                    data, fds, _, _ = socket.recv_fds(self._control, 1 << 12, 1)
+                except ConnectionResetError:
+                    # The worker has closed the socket before it read the last answer.
+                    return
                 if not data:
                     return
                 try:

@@ -148,33 +148,26 @@ impl Crew {
         }
     }
 
-    /// Returns an idle executor. Starts a new executor if none is idle, or if `index` is given. If the call
-    /// is cancelled meanwhile, an executor without a given index loads the code for the next call.
+    /// Returns an idle executor. Starts a new executor if none is idle, or if `index` is given.
     ///
     /// # Errors
     /// Fails if the code cannot be loaded, if no process can be started, or if the call is cancelled.
     pub(super) fn hire(&self, index: Option<u32>, site: &Site<'_>) -> Result<Hired, ExecError> {
         let mut hired = self.place(index);
-        if hired.executor.is_none() {
-            let number = hired.index.unwrap_or_default();
-            let foreman = self.foreman(site)?;
-            let started = Executor::start(Arc::clone(&foreman), number, site.draw);
-            hired.executor = Some(started.inspect_err(|_| self.dismiss_if_gone(&foreman))?);
+        if hired.executor.is_some() {
+            return Ok(hired);
         }
-        let executor = hired.executor()?;
-        match executor.load(&self.job.limits, site.cancel) {
-            Ok(()) => Ok(hired),
-            Err(error) => {
-                let foreman = Arc::clone(executor.foreman());
-                if error.kind() == ErrorKind::Cancelled && index.is_none() {
-                    self.give_back(hired);
-                } else {
-                    drop(hired);
-                }
-                self.dismiss_if_gone(&foreman);
-                Err(error)
-            }
-        }
+        let index = hired.index.unwrap_or_default();
+        let foreman = self.foreman(site)?;
+        let executor = Executor::start(
+            Arc::clone(&foreman),
+            index,
+            site.draw,
+            &self.job.limits,
+            site.cancel,
+        );
+        hired.executor = Some(executor.inspect_err(|_| self.dismiss_if_gone(&foreman))?);
+        Ok(hired)
     }
 
     /// Takes an idle executor, or reserves the number for a new executor.
@@ -228,25 +221,36 @@ impl Crew {
         self.state.lock().idle.push(executor);
     }
 
-    /// Returns the foreman process after its imports. Starts the process if none is there. A cancelled task
-    /// leaves the process to the next task: imports can take longer than a task.
+    /// Returns the foreman process after its imports. Starts the process if none is there. A cancelled call
+    /// leaves the process to the next call, because imports can take longer than a task lasts.
     fn foreman(&self, site: &Site<'_>) -> Result<Arc<Foreman>, ExecError> {
+        let cancelled = || site.cancel.is_cancelled().then(|| ExecError::cancelled(NAME));
         let _alone = loop {
-            if let Some(alone) = self.starting.try_lock_for(LOOK_EVERY) {
-                break alone;
+            let alone = self.starting.try_lock_for(LOOK_EVERY);
+            if let Some(error) = cancelled() {
+                return Err(error);
             }
-            if site.cancel.is_cancelled() {
-                return Err(ExecError::cancelled(NAME));
+            if let Some(alone) = alone {
+                break alone;
             }
         };
         let known = self.state.lock().foreman.clone();
-        let foreman = match known.filter(|foreman| foreman.is_there()) {
-            Some(foreman) => foreman,
-            None => self.start_foreman()?,
-        };
-        let ready = foreman.wait(&self.job.interpreter, site.cancel);
-        ready.inspect_err(|_| self.dismiss_if_gone(&foreman))?;
+        if let Some(foreman) = known.filter(|foreman| foreman.is_there()) {
+            match self.wait_for(&foreman, site) {
+                Ok(()) => return Ok(foreman),
+                Err(error) if error.kind() == ErrorKind::Cancelled => return Err(error),
+                // The process failed while no call waited for it. This call starts its own.
+                Err(error) => tracing::debug!(%error, "another process for Python code follows"),
+            }
+        }
+        let foreman = self.start_foreman()?;
+        self.wait_for(&foreman, site)?;
         Ok(foreman)
+    }
+
+    fn wait_for(&self, foreman: &Arc<Foreman>, site: &Site<'_>) -> Result<(), ExecError> {
+        let ready = foreman.wait(&self.job.interpreter, site.cancel);
+        ready.inspect_err(|_| self.dismiss_if_gone(foreman))
     }
 
     fn start_foreman(&self) -> Result<Arc<Foreman>, ExecError> {

@@ -38,7 +38,7 @@ pub(super) struct Executor {
     pid: u32,
     /// The socket to the process; `None` after the process was ended.
     socket: Option<Socket>,
-    /// True if the process has loaded the code.
+    /// True after the process has reported that it has loaded the code.
     is_loaded: bool,
     regions: Regions,
     /// The leased regions of all unanswered requests, in order. `None` for requests that need no region.
@@ -53,11 +53,18 @@ pub(super) struct Executor {
 }
 
 impl Executor {
-    /// Starts a process, which loads the code.
+    /// Starts a process, and waits until the process has loaded the code.
     ///
     /// # Errors
-    /// Fails if the process cannot be started.
-    pub(super) fn start(foreman: Arc<Foreman>, index: u32, seed: u64) -> Result<Executor, ExecError> {
+    /// Fails if the code cannot be loaded, which is the caller's mistake, or if the process cannot be started
+    /// or has died.
+    pub(super) fn start(
+        foreman: Arc<Foreman>,
+        index: u32,
+        seed: u64,
+        limits: &Limits,
+        cancel: &Cancel,
+    ) -> Result<Executor, ExecError> {
         let broken = |error: io::Error| {
             ExecError::new(
                 ErrorKind::Resource,
@@ -68,7 +75,7 @@ impl Executor {
         let (socket, other) = Socket::pair().map_err(broken)?;
         let (child, pid) = foreman.hire(index, seed, other.as_fd())?;
         drop(other);
-        Ok(Executor {
+        let mut executor = Executor {
             foreman,
             child,
             _counted: Counted::new(),
@@ -82,26 +89,16 @@ impl Executor {
             expected_bytes: 0,
             calls: 0,
             requests: 0,
-        })
-    }
-
-    /// Waits until the process has loaded the code. If the wait is cancelled, the process continues to load
-    /// the code, and another call can wait. After another error the process is of no use.
-    ///
-    /// # Errors
-    /// Fails if the code cannot be loaded, which is the caller's mistake, if the process has died, or if the
-    /// wait is cancelled.
-    pub(super) fn load(&mut self, limits: &Limits, cancel: &Cancel) -> Result<(), ExecError> {
-        if self.is_loaded {
-            return Ok(());
-        }
+        };
         let refused = |message| Err(ExecError::new(ErrorKind::Caller, NAME, message));
-        self.wait(limits, LOADING.max(limits.deadline()), cancel)
-            .map_err(not_loaded)?;
-        match wire::answer(&self.datagram) {
+        match executor.wait(limits, LOADING.max(limits.deadline()), cancel) {
+            Ok(()) => {}
+            Err(ending) => return Err(not_loaded(ending)),
+        }
+        match wire::answer(&executor.datagram) {
             Ok(Answer::Ready) => {
-                self.is_loaded = true;
-                Ok(())
+                executor.is_loaded = true;
+                Ok(executor)
             }
             Ok(Answer::Raised { said, traceback }) => {
                 let failed = format!("the code cannot be loaded on the worker: {said}");
@@ -112,11 +109,6 @@ impl Executor {
             )),
             Err(what) => refused(Gone::Garbled(what).to_string()),
         }
-    }
-
-    /// Returns the foreman process that started this process.
-    pub(super) fn foreman(&self) -> &Arc<Foreman> {
-        &self.foreman
     }
 
     /// Returns the number of the executor in its pool.
@@ -328,9 +320,9 @@ impl Executor {
 
 impl Drop for Executor {
     fn drop(&mut self) {
-        // The process ends when its socket is closed, unless it is running the user's code.
+        // The process ends when its socket is closed, unless it is loading or running the user's code.
         if self.socket.take().is_some() {
-            let urgency = if self.asked.is_empty() {
+            let urgency = if self.is_loaded && self.asked.is_empty() {
                 Urgency::Soon
             } else {
                 Urgency::AtOnce

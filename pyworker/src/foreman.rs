@@ -6,6 +6,8 @@
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -28,6 +30,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// The time that the foreman process has to end its executors and itself.
 const GRACE: Duration = Duration::from_secs(3);
+/// The time that a foreman process has to end itself while it imports modules.
+const IMPORTS_GRACE: Duration = Duration::from_secs(1);
 /// The interval of checks whether the foreman process has ended.
 const GRACE_STEP: Duration = Duration::from_millis(2);
 
@@ -86,7 +90,10 @@ pub(super) enum Urgency {
 #[derive(Debug)]
 pub(super) struct Foreman {
     talk: Mutex<Talk>,
+    /// The time at which the process was started, from which the limit for imports counts.
     begun: Instant,
+    /// True after the process has reported that it has imported the modules.
+    is_ready: Arc<AtomicBool>,
     /// Dropping the sender makes the keeper thread end the process.
     _wanted: SyncSender<()>,
     keeper: Mutex<Option<JoinHandle<()>>>,
@@ -96,8 +103,6 @@ pub(super) struct Foreman {
 #[derive(Debug)]
 struct Talk {
     socket: Option<Socket>,
-    /// True if the process has imported the modules of the code.
-    is_ready: bool,
     next: u32,
     datagram: Vec<u8>,
 }
@@ -128,6 +133,8 @@ impl Foreman {
         let (tell, told) = sync_channel(1);
         let mut command = command(interpreter);
         let scratch = interpreter.isolation.apply(&mut command).map_err(refused)?;
+        let is_ready = Arc::new(AtomicBool::new(false));
+        let has_imported = Arc::clone(&is_ready);
         // The kernel ends the process together with the thread that starts it, so a thread that stays alive
         // starts it.
         let keep = move || {
@@ -135,7 +142,7 @@ impl Foreman {
             match started {
                 Ok(child) => {
                     let _ = tell.send(Ok(()));
-                    keep(child, &until, tick);
+                    keep(child, &until, &has_imported, tick);
                     drop(scratch);
                 }
                 Err(error) => drop(tell.send(Err(error))),
@@ -147,11 +154,11 @@ impl Foreman {
         let foreman = Foreman {
             talk: Mutex::new(Talk {
                 socket: Some(socket),
-                is_ready: false,
                 next: 0,
                 datagram: Vec::new(),
             }),
             begun: Instant::now(),
+            is_ready,
             _wanted: wanted,
             keeper: Mutex::new(Some(keeper.map_err(refused)?)),
         };
@@ -176,22 +183,23 @@ impl Foreman {
     }
 
     /// Waits until the process has imported the modules of the code. If the wait is cancelled, the process
-    /// continues to import, and another task can wait. After another error the process is of no use.
+    /// continues to import, and another call can wait. After another error the process is of no use.
     ///
     /// # Errors
-    /// Fails if the interpreter lacks the package or if the imports take too long, which is the caller's
-    /// mistake, or if the wait is cancelled.
+    /// Fails if the process has ended, refuses to run code, or imports for too long, which are the caller's
+    /// mistakes. Fails if the wait is cancelled.
     pub(super) fn wait(&self, interpreter: &Interpreter, cancel: &Cancel) -> Result<(), ExecError> {
         loop {
-            let mut talk = self.talk.lock();
-            if talk.is_ready {
+            if self.is_ready.load(Ordering::Relaxed) {
                 return Ok(());
             }
+            let mut talk = self.talk.lock();
             let failure = match talk.receive(LOOK_EVERY) {
                 Ok(true) => match talk.refusal() {
                     Some(why) => why,
                     None => {
-                        talk.is_ready = true;
+                        // Relaxed: the flag guards no other memory.
+                        self.is_ready.store(true, Ordering::Relaxed);
                         continue;
                     }
                 },
@@ -347,14 +355,20 @@ fn start(command: &mut Command, socket: OwnedFd) -> io::Result<Child> {
     started
 }
 
-/// Supervises the process until `until` is closed, then waits until the process has ended.
-fn keep(mut child: Child, until: &Receiver<()>, tick: impl Fn()) {
+/// Supervises the process until `until` is closed, then waits until the process has ended. Kills a process
+/// that imports modules sooner than another one, because it has no executors.
+fn keep(mut child: Child, until: &Receiver<()>, has_imported: &AtomicBool, tick: impl Fn()) {
     while let Err(RecvTimeoutError::Timeout) = until.recv_timeout(Duration::from_secs(1)) {
         tick();
     }
     let begun = Instant::now();
+    let grace = if has_imported.load(Ordering::Relaxed) {
+        GRACE
+    } else {
+        IMPORTS_GRACE
+    };
     // The socket is already closed, so the process ends its executors and itself.
-    while begun.elapsed() < GRACE {
+    while begun.elapsed() < grace {
         match child.try_wait() {
             Ok(None) => std::thread::sleep(GRACE_STEP),
             Ok(Some(_)) | Err(_) => return,
