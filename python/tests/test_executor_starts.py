@@ -9,7 +9,9 @@ import importlib
 import json
 import os
 import shutil
+import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -38,13 +40,15 @@ def tasks(service: ms.LocalService) -> int:
     return int(status["workers"][0]["tasks"])
 
 
-def test_imports_outlive_the_task_that_began_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_imports_outlive_the_task_that_began_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_killed: bool) -> None:
+    """A process that is killed while no task waits for it is replaced, and fails no task."""
     starts, go = tmp_path / "starts", tmp_path / "go"
-    # Each process that imports the module writes one letter, and waits for the file `go`.
+    # Each process that imports the module writes its number, and waits for the file `go`.
     (tmp_path / "ms_slow_imports.py").write_text(
-        "import pathlib, time\n"
+        "import os, pathlib, time\n"
         f"with open({str(starts)!r}, 'a') as starts:\n"
-        "    starts.write('x')\n"
+        "    starts.write(f'{os.getpid()} ')\n"
         f"while not pathlib.Path({str(go)!r}).exists():\n"
         "    time.sleep(0.01)\n"
         "\n"
@@ -53,6 +57,7 @@ def test_imports_outlive_the_task_that_began_them(tmp_path: Path, monkeypatch: p
     )
     go.touch()
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "ms_slow_imports", raising=False)
     same = importlib.import_module("ms_slow_imports").same
     go.unlink()
     starts.unlink()
@@ -62,9 +67,11 @@ def test_imports_outlive_the_task_that_began_them(tmp_path: Path, monkeypatch: p
         numbers = Dataset.range(1).concatenate(slow).apply(distribute("parallel_epochs", service))
         elements = iter(numbers)
         next(elements)
-        until(starts.exists)
+        until(lambda: starts.exists() and starts.read_text().endswith(" "))
         del elements
         until(lambda: tasks(service) == 0)
+        if is_killed:
+            os.kill(int(starts.read_text()), signal.SIGKILL)
         go.touch()
         assert [int(x) for x in numbers] == [0, 1, 2, 3]
-    assert starts.read_text() == "x", "one process imported the module"
+    assert len(starts.read_text().split()) == (2 if is_killed else 1), "each process that imported the module"
