@@ -11,6 +11,8 @@ use super::world::{Tally, draw_order, run};
 
 /// The number of epochs that the test reads, unless `MILLSTREAM_EPOCHS` sets another number.
 const EPOCHS: u64 = 300;
+/// The number of epochs from which on the share of repeated elements hardly varies.
+const LONG_RUN: u64 = 2000;
 /// The number of epochs within which each defect must be found.
 const DEFECT_EPOCHS: u64 = 1000;
 
@@ -70,9 +72,15 @@ fn every_epoch_is_delivered_exactly_once() {
     );
     println!("{tally:?}");
     if epochs >= EPOCHS {
-        // A fault that did not occur was not tested.
+        // A fault that did not occur was not tested. Few epochs repeat many elements, so the share of a short
+        // run varies.
+        let repeated_min = if epochs >= LONG_RUN {
+            epochs / 4
+        } else {
+            epochs / 10
+        };
         assert!(
-            tally.removals >= epochs / 10 && tally.repeated >= epochs / 10,
+            tally.removals >= epochs / 10 && tally.repeated >= repeated_min,
             "{tally:?}"
         );
         assert!(
