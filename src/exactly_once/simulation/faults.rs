@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use millstream_control::{Departure, Event as Input};
+use millstream_testkit::Chance;
 
 use super::world::{Event, Pid, World};
 
@@ -62,9 +63,21 @@ const DRAWN: [Fault; 19] = [
     Fault::Reconnects,
 ];
 
+/// Draws the number of workers that die in each epoch, apart from the faults of `DRAWN`. In one world of four,
+/// two workers die while they send, so that the next attempts repeat elements.
+pub(super) fn draw_deaths(seed: u64) -> u64 {
+    // A chance of its own keeps the worlds of past failures as they were.
+    let mut chance = Chance::new(seed.rotate_left(24));
+    if chance.percent(25) { 2 } else { 0 }
+}
+
 impl World {
     /// Draws the faults of an epoch and their times. Most of them come early, so that several overlap.
     pub(super) fn plan_faults(&mut self) {
+        for _ in 0..draw_deaths(self.seed) {
+            let delay = self.chance.millis(0..2000);
+            self.later(delay, Event::Struck(Fault::WorkerDies));
+        }
         let count = self.chance.within(0..self.settings.faults + 1);
         for _ in 0..count {
             let span = self.chance.pick(&[300, 1000, 4000]).expect("some spans");
