@@ -41,7 +41,7 @@ from .errors import InvalidArgumentError, UnimplementedError
 
 if TYPE_CHECKING:
     from ._code import Limits
-    from .service import Reading
+    from .service import Distribution, Reading
 
 __all__ = ["AUTOTUNE", "INFINITE_CARDINALITY", "UNKNOWN_CARDINALITY", "Dataset"]
 
@@ -110,6 +110,9 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
         self._task: list[int] = [] if task_id is None else [task_id]
         #: The number of elements, if the creator of the dataset knows the number and the graph does not.
         self._known_count: int | None = None
+        #: The exactly-once reading of a service from which the dataset is made, and whether operations follow that change its elements.
+        self._distribution: Distribution | None = None
+        self._has_changes = False
 
     # Sources.
 
@@ -473,7 +476,8 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A dataset of any class is pickled as a plain `Dataset`, because its graph is complete.
-        return (_unpickled, (self._graph.to_bytes(), self._reading, self._output, self._options))
+        exact = self._distribution, self._has_changes
+        return (_unpickled, (self._graph.to_bytes(), self._reading, self._output, self._options, *exact))
 
     # Elements.
 
@@ -538,7 +542,7 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
         taker(output)
         made = Dataset(self._graph, reading=self._reading, output=output, options=copy.deepcopy(self._options), passes=self._passes)
         made._task, made._known_count = self._task, self._known_count
-        return made
+        return made._alike(self)
 
     def _open(self) -> Elements:
         return self._pass(next(self._passes))
@@ -609,7 +613,14 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
         # A pass of a job is read only once. The new dataset therefore continues with the next pass of this dataset.
         is_read_once = not self._graph.is_within and self._graph.reads_service
         passes = self._passes if is_read_once else None
-        return Dataset(graph, output=self._output, options=options, passes=passes)
+        made = Dataset(graph, output=self._output, options=options, passes=passes)
+        made._distribution, made._has_changes = self._distribution, True
+        return made
+
+    def _alike(self, other: Dataset) -> Dataset:
+        """Notes that this dataset has the elements of the other one, so that a loader reads both alike. Returns this dataset."""
+        self._distribution, self._has_changes = other._distribution, other._has_changes
+        return self
 
     def apply(self, transformation_func: Callable[[Dataset], Dataset]) -> Dataset:
         """Applies a function to the dataset, for example the result of ``ms.service.distribute``.
@@ -1133,7 +1144,7 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
             >>> [int(x) for x in ms.Dataset.range(3).prefetch(2)]
             [0, 1, 2]
         """
-        return self._then(self._graph.then("prefetch", buffer=whole(_tuned(buffer_size), "buffer_size")))
+        return self._then(self._graph.then("prefetch", buffer=whole(_tuned(buffer_size), "buffer_size")))._alike(self)
 
     def cache(self, filename: str | os.PathLike[str] = "", name: str | None = None) -> Dataset:
         """Stores the elements of the first complete pass in memory or in a directory. Every later pass yields the stored elements.
@@ -1276,7 +1287,7 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
         """
         if not isinstance(options, Options):
             raise TypeError(f"with_options: expected Options, found {options!r} of type {type(options).__name__}")
-        return self._made(optioned(self._graph, options), self._options.merge(options))
+        return self._made(optioned(self._graph, options), self._options.merge(options))._alike(self)
 
     def options(self) -> Options:
         """Returns the options for the execution of the dataset.
@@ -1382,5 +1393,9 @@ def _as_int64(x: Tensor) -> Tensor:
     return x.cast("int64")
 
 
-def _unpickled(graph: bytes, reading: Reading | None, output: str, options: Options) -> Dataset:
-    return Dataset(Graph.from_bytes(graph), reading=reading, output=output, options=options)
+def _unpickled(
+    graph: bytes, reading: Reading | None, output: str, options: Options, distribution: Distribution | None = None, has_changes: bool = False
+) -> Dataset:
+    made = Dataset(Graph.from_bytes(graph), reading=reading, output=output, options=options)
+    made._distribution, made._has_changes = distribution, has_changes
+    return made

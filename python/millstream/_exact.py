@@ -25,9 +25,9 @@ from ._positions import Delivered
 from ._ranks import Rank
 from ._steps import Steps
 from .errors import InternalError, InvalidArgumentError, OutOfRangeError
-from .service import ExactLimits, ExactTerms, distribute_exactly
+from .service import Distribution, ExactLimits, ExactTerms, distribute_exactly
 
-__all__ = ["CountedLoading", "ExactLoading", "LoadingTerms", "UnorderedLoading", "chosen_loading"]
+__all__ = ["CountedLoading", "ExactLoading", "LoadingTerms", "UnorderedLoading", "chosen_loading", "distributed_loading"]
 
 _LOG = logging.getLogger("millstream")
 
@@ -48,6 +48,7 @@ class LoadingTerms:
         last_batch: The end of an epoch, as in ``ms.DataLoader``.
         in_order: Whether the order is fixed.
         limits: The limits on splits that end their workers, and on elements that fail.
+        reader: Returns the function that distributes the dataset to a service, on the terms of a job.
     """
 
     seed: int
@@ -55,6 +56,31 @@ class LoadingTerms:
     last_batch: str | None = None
     in_order: bool = True
     limits: ExactLimits = ExactLimits()
+    reader: Callable[[Any, ExactTerms], Callable[[Dataset], Dataset]] = distribute_exactly
+
+
+def distributed_loading(distribution: Distribution, last_batch: str | None, passed: dict[str, Any]) -> ExactLoading:
+    """Returns the batches of a trainer from a dataset that ``ms.service.distribute`` reads exactly once.
+
+    Args:
+        distribution: The dataset, and the arguments of ``ms.service.distribute``.
+        last_batch: The end of an epoch, as in ``ms.DataLoader``.
+        passed: The arguments of the loader that ``ms.service.distribute`` has, too. ``None`` stands for an argument that was not passed.
+
+    Raises:
+        InvalidArgumentError: An argument of the loader contradicts ``ms.service.distribute``, or ``last_batch`` needs an unknown number of batches.
+    """
+    exact = distribution.exact
+    own = {"service": distribution.service, "visitation": "exactly_once", "seed": exact.seed, "in_order": not exact.any_order}
+    own |= {"dp_rank": exact.trainer, "dp_size": exact.trainers, **dataclasses.asdict(exact.limits)}
+    if wrong := [name for name, value in passed.items() if value not in (None, own[name])]:
+        mine, theirs = (", ".join(f"{name}={values[name]!r}" for name in wrong) for values in (passed, own))
+        raise InvalidArgumentError(
+            f"the loader has {mine}, and ms.service.distribute reads the dataset with {theirs}: pass {', '.join(wrong)} to ms.service.distribute alone"
+        )
+    rank = Rank(exact.trainer, exact.trainers, "ms.service.distribute")
+    terms = LoadingTerms(exact.seed, rank, last_batch, not exact.any_order, exact.limits, distribution.reader)
+    return exact_loading(distribution.dataset, terms)
 
 
 def chosen_loading(dataset: Dataset, terms: LoadingTerms, visitation: str | None, on_workers: bool) -> ExactLoading | None:
@@ -147,6 +173,11 @@ class ExactLoading(StreamLoading):
         #: The digest of the operations that decide the positions of batches; ``None`` until it is needed.
         self._digest: str | None = None
 
+    @property
+    def terms(self) -> LoadingTerms:
+        """The terms on which the trainer reads the dataset."""
+        return self._terms
+
     def steps(self, epoch: int) -> int:
         """Raises ``TypeError``, because the number of batches depends on the splits of the source."""
         raise TypeError("the number of batches of an exactly-once epoch is unknown before its end: iterate without len()")
@@ -182,7 +213,7 @@ class ExactLoading(StreamLoading):
         own = self._rank.dp_rank, self._rank.dp_size
         begins = place.split, place.had
         terms = ExactTerms(self._seed, *own, *begins, is_placed, self._terms.limits, self._is_any_order, place.files, place.quarantined)
-        dataset = self._dataset.apply(distribute_exactly(service, terms)).with_output(output)
+        dataset = self._dataset.apply(self._terms.reader(service, terms)).with_output(output)
         return dataset._pass(epoch)
 
     def _start(self, epoch: int) -> tuple[int, Place]:

@@ -20,7 +20,7 @@ from typing import Any
 from . import _draws
 from ._dataset import Dataset
 from ._distribute import default_collate
-from ._exact import ExactLoading, LoadingTerms, chosen_loading
+from ._exact import ExactLoading, LoadingTerms, chosen_loading, distributed_loading
 from ._feed import Lane, framework_of, lane_of
 from ._iteration import END, LoaderIterator
 from ._lineage import Lineage
@@ -38,7 +38,7 @@ from ._trace import MEMORY_BYTES, Trace
 from ._verdict import LoaderStats
 from ._waits import WaitClock
 from .errors import DataLossError, FailedPreconditionError, InvalidArgumentError, OutOfRangeError
-from .service import DEATHS_DEFAULT, FAILURES_DEFAULT, ON_LOST, VISITATIONS, ExactLimits
+from .service import DEATHS_DEFAULT, FAILURES_DEFAULT, ON_LOST, VISITATIONS, ExactLimits, _address
 
 __all__ = ["DataLoader"]
 
@@ -80,7 +80,9 @@ class DataLoader:
 
     Args:
         dataset: A dataset with indices, for example of torch or Hugging Face; an iterable; a function that returns an iterable; or an
-            ``ms.Dataset`` whose elements are batches.
+            ``ms.Dataset`` whose elements are batches. The loader also resumes exactly over a dataset that ``ms.service.distribute`` reads
+            exactly once, with the seed, the order, the trainers and the limits of ``distribute``. If operations follow ``distribute``,
+            ``load_state_dict`` needs ``strict=False``; ``prefetch`` and ``with_options`` are exceptions, and have no effect on the loader.
         service: The address of a service, or an ``ms.local`` service, whose workers compute the batches.
         output: The framework of the arrays: ``"numpy"``, ``"torch"`` or ``"jax"``. The default is torch if the program has imported torch, and
             numpy otherwise.
@@ -210,10 +212,23 @@ class DataLoader:
         if isinstance(dataset, Dataset):
             _refuse_sample_arguments(batch_size, shuffle=shuffle, sampler=sampler, batch_sampler=batch_sampler, collate_fn=collate_fn)
             self.batch_size, last = None, last_batch or ("DROP" if drop_last else None)
-            exact_terms = LoadingTerms(seed, found, last, in_order, limits)
-            exact = chosen_loading(dataset, exact_terms, visitation, service is not None or num_workers > 0)
-            self.rank = Rank() if exact is None and dp_rank is None else found
-            is_served = service is not None or num_workers > 0
+            is_served, distribution = service is not None or num_workers > 0, dataset._distribution
+            exact: ExactLoading | None = None
+            if distribution is None:
+                exact = chosen_loading(dataset, LoadingTerms(seed, found, last, in_order, limits), visitation, is_served)
+                self.rank = Rank() if exact is None and dp_rank is None else found
+            else:
+                own: dict[str, Any] = {"service": None if service is None else _address(service), "seed": seed if is_seeded else None}
+                own |= {"visitation": visitation, "in_order": None if in_order else in_order, **limits.passed()}
+                if dp_rank is not None or replication != 1:
+                    own |= {"dp_rank": found.dp_rank, "dp_size": found.dp_size}
+                exact = distributed_loading(distribution, None if dataset._has_changes else last, own)
+                self.rank, self.in_order = exact.terms.rank, exact.terms.in_order
+                if dataset._has_changes:
+                    exact = None
+                else:
+                    service = distribution.service
+                    self._output = self._output if dataset._output == "numpy" else dataset._output
             self._loading = exact or StreamLoading(dataset, on_lost=on_lost, is_served=is_served)
         elif given := limits.given():
             raise InvalidArgumentError(f"{given} needs an ms.Dataset, which exactly-once reading divides into splits")

@@ -436,6 +436,7 @@ class StepBatch:
 
 
 _SERVED = "batches of a service arrive in the order in which its workers finish them"
+_CHANGED = "operations follow ms.service.distribute, and a state has no position in them"
 
 
 class StreamLoading:
@@ -562,6 +563,8 @@ class StreamLoading:
 
     def unordered(self, is_distributed: bool) -> str:
         """Returns the reason why two runs have different orders of elements; empty if the order is fixed."""
+        if self._dataset._distribution is not None:
+            return _CHANGED
         if is_distributed or self._dataset._graph.is_served:
             return _SERVED
         return "the dataset's options allow any order" if self._dataset.options().deterministic is False else ""

@@ -71,7 +71,9 @@ def mix(
         # The elements of an `ms.Dataset` are batches. If all components are, the loader refuses the arguments.
         left_out = SAMPLE_ARGUMENTS if has_samples and isinstance(component, Dataset) else ()
         own = {key: value for key, value in arguments.items() if key not in left_out}
-        loaders[name] = _loader_of(name, component, {"seed": seed, **own})
+        # The mixture's seed does not decide the order of a dataset that `ms.service.distribute` reads exactly once.
+        is_distributed = isinstance(component, Dataset) and component._distribution is not None
+        loaders[name] = _loader_of(name, component, own if is_distributed else {"seed": seed, **own})
         if sum(loader is loaders[name] for loader in loaders.values()) > 1:
             raise InvalidArgumentError(f"component {name!r} is a loader that another component has, too: create one loader for each component")
     return Mixture(loaders, plan, with_names=with_names)

@@ -589,10 +589,14 @@ class ExactLimits:
             return f"max_failures={self.max_failures}: expected a number of failures from 1 to {FAILURES_MAX}"
         return None
 
+    def passed(self) -> dict[str, int]:
+        """Returns the limits that are not the defaults."""
+        fields = ((field.name, getattr(self, field.name), field.default) for field in dataclasses.fields(self))
+        return {name: value for name, value, default in fields if value != default}
+
     def given(self) -> str | None:
         """Returns the first limit that is not the default, as ``name=value``; ``None`` if all are defaults."""
-        fields = ((field.name, getattr(self, field.name), field.default) for field in dataclasses.fields(self))
-        return next((f"{name}={value}" for name, value, default in fields if value != default), None)
+        return next((f"{name}={value}" for name, value in self.passed().items()), None)
 
     def unknown_lengths(self) -> str | None:
         """Returns the limit that makes the number of batches unknown, as ``name=value``; ``None`` if none does."""
@@ -749,7 +753,8 @@ def distribute(
             ``MILLSTREAM_DISPATCHER_TIMEOUT_S``, or 600.
         visitation: ``"upstream"`` has the guarantees of the processing mode. ``"exactly_once"`` delivers every element exactly once, although
             workers are lost, in an order that depends only on the dataset, ``seed`` and the epoch. It needs ``"distributed_epoch"``. Workers
-            run the dataset on each split of its source alone, so a batch or a shuffle never spans two splits.
+            run the dataset on each split of its source alone, so a batch or a shuffle never spans two splits. To save the position and
+            continue from it, pass the resulting dataset to ``ms.DataLoader``.
         seed: The seed of operations that have no seed of their own. Only for ``"exactly_once"``.
         dp_rank: The number of this trainer, which reads its part of the splits. By default the rank that ``ms.rank`` finds. Only for
             ``"exactly_once"``.
@@ -833,12 +838,43 @@ def distribute_exactly(service: Any, terms: ExactTerms) -> Callable[[Dataset], D
     return _application(_Terms(ShardingPolicy.DYNAMIC, service, *plain, "AUTO", "raise", None, exactly_once=terms), _travel("AUTO"))
 
 
+@dataclasses.dataclass(frozen=True)
+class Distribution:
+    """A dataset that ``distribute`` reads exactly once, and the arguments of ``distribute``. A loader opens jobs with them at any position.
+
+    Attributes:
+        dataset: The dataset that the workers run.
+        terms: The arguments of ``distribute``, with the address of the service.
+        exact: The exactly-once terms at the start of an epoch.
+        travel: The compression of elements.
+    """
+
+    dataset: Dataset
+    terms: _Terms
+    exact: ExactTerms
+    travel: str | None
+
+    @property
+    def service(self) -> str:
+        """The address of the service."""
+        return _address(self.terms.service)
+
+    def reader(self, service: Any, exact: ExactTerms) -> Callable[[Dataset], Dataset]:
+        """Returns a function that distributes the dataset to a service, on other exactly-once terms and with the other arguments unchanged."""
+        return _application(dataclasses.replace(self.terms, service=service, exactly_once=exact), self.travel)
+
+
 def _application(terms: _Terms, travel: str | None) -> Callable[[Dataset], Dataset]:
     def apply(dataset: Dataset) -> Dataset:
         def distributed(connection: Connection) -> Dataset:
             return terms.dataset(_registered(connection, dataset, travel, None, terms.exactly_once), terms.job_name)
 
-        return on_connection(terms.connected, distributed)
+        read = on_connection(terms.connected, distributed)
+        if terms.exactly_once is not None:
+            # The address replaces a service of this process, which cannot be pickled.
+            at = dataclasses.replace(terms, service=_address(terms.service))
+            read._distribution = Distribution(dataset, at, terms.exactly_once, travel)
+        return read
 
     return apply
 

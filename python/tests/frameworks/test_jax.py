@@ -125,6 +125,13 @@ def test_the_device_replaces_the_datasets_output(monkeypatch: pytest.MonkeyPatch
     assert len(batches) == 3 and all(batch.devices() == {jax.devices()[1]} for batch in batches)
 
 
+def test_loaders_yield_the_output_of_exactly_once_datasets(processes: ms.LocalService) -> None:
+    exactly = distribute("distributed_epoch", processes, visitation="exactly_once")
+    dataset = Dataset.range(6).batch(2).apply(exactly).with_output("jax")
+    found = list(ms.DataLoader(dataset))
+    assert len(found) == 3 and all(isinstance(batch, jax.Array) for batch in found)
+
+
 def test_loaders_with_a_jax_device_are_not_pickled() -> None:
     with pytest.raises(ms.errors.InvalidArgumentError, match="create it in the process that trains"):
         pickle.dumps(on(jax.devices()[0]))
