@@ -63,8 +63,8 @@ const DRAWN: [Fault; 19] = [
     Fault::Reconnects,
 ];
 
-/// Draws the number of workers that die in each epoch, apart from the faults of `DRAWN`. In one world of four,
-/// two workers die while they send, so that the next attempts repeat elements.
+/// Draws the number of workers that die in each epoch, apart from the faults of `DRAWN`. In one world of
+/// four, two workers die while they send, so that the next attempts repeat elements.
 pub(super) fn draw_deaths(seed: u64) -> u64 {
     // A chance of its own keeps the worlds of past failures as they were.
     let mut chance = Chance::new(seed.rotate_left(24));
