@@ -110,9 +110,8 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
         self._task: list[int] = [] if task_id is None else [task_id]
         #: The number of elements, if the creator of the dataset knows the number and the graph does not.
         self._known_count: int | None = None
-        #: The exactly-once reading of a service from which the dataset is made, and whether operations follow that change its elements.
+        #: The exactly-once reading of a service from which the dataset is made; otherwise ``None``.
         self._distribution: Distribution | None = None
-        self._has_changes = False
 
     # Sources.
 
@@ -476,8 +475,7 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A dataset of any class is pickled as a plain `Dataset`, because its graph is complete.
-        exact = self._distribution, self._has_changes
-        return (_unpickled, (self._graph.to_bytes(), self._reading, self._output, self._options, *exact))
+        return (_unpickled, (self._graph.to_bytes(), self._reading, self._output, self._options, self._distribution))
 
     # Elements.
 
@@ -614,12 +612,12 @@ class Dataset(GroupMethods, ImageMethods, ParsingMethods, SavingMethods):
         is_read_once = not self._graph.is_within and self._graph.reads_service
         passes = self._passes if is_read_once else None
         made = Dataset(graph, output=self._output, options=options, passes=passes)
-        made._distribution, made._has_changes = self._distribution, True
+        made._distribution = None if self._distribution is None else self._distribution.followed()
         return made
 
     def _alike(self, other: Dataset) -> Dataset:
         """Notes that this dataset has the elements of the other one, so that a loader reads both alike. Returns this dataset."""
-        self._distribution, self._has_changes = other._distribution, other._has_changes
+        self._distribution = other._distribution
         return self
 
     def apply(self, transformation_func: Callable[[Dataset], Dataset]) -> Dataset:
@@ -1393,9 +1391,7 @@ def _as_int64(x: Tensor) -> Tensor:
     return x.cast("int64")
 
 
-def _unpickled(
-    graph: bytes, reading: Reading | None, output: str, options: Options, distribution: Distribution | None = None, has_changes: bool = False
-) -> Dataset:
+def _unpickled(graph: bytes, reading: Reading | None, output: str, options: Options, distribution: Distribution | None = None) -> Dataset:
     made = Dataset(Graph.from_bytes(graph), reading=reading, output=output, options=options)
-    made._distribution, made._has_changes = distribution, has_changes
+    made._distribution = distribution
     return made

@@ -27,7 +27,7 @@ from ._steps import Steps
 from .errors import InternalError, InvalidArgumentError, OutOfRangeError
 from .service import Distribution, ExactLimits, ExactTerms, distribute_exactly
 
-__all__ = ["CountedLoading", "ExactLoading", "LoadingTerms", "UnorderedLoading", "chosen_loading", "distributed_loading"]
+__all__ = ["CountedLoading", "ExactLoading", "LoadingTerms", "UnorderedLoading", "chosen_loading", "distributed_terms", "exact_loading"]
 
 _LOG = logging.getLogger("millstream")
 
@@ -59,8 +59,8 @@ class LoadingTerms:
     reader: Callable[[Any, ExactTerms], Callable[[Dataset], Dataset]] = distribute_exactly
 
 
-def distributed_loading(distribution: Distribution, last_batch: str | None, passed: dict[str, Any]) -> ExactLoading:
-    """Returns the batches of a trainer from a dataset that ``ms.service.distribute`` reads exactly once.
+def distributed_terms(distribution: Distribution, last_batch: str | None, passed: dict[str, Any]) -> LoadingTerms:
+    """Returns the terms on which a trainer reads a dataset that ``ms.service.distribute`` reads exactly once.
 
     Args:
         distribution: The dataset, and the arguments of ``ms.service.distribute``.
@@ -68,7 +68,7 @@ def distributed_loading(distribution: Distribution, last_batch: str | None, pass
         passed: The arguments of the loader that ``ms.service.distribute`` has, too. ``None`` stands for an argument that was not passed.
 
     Raises:
-        InvalidArgumentError: An argument of the loader contradicts ``ms.service.distribute``, or ``last_batch`` needs an unknown number of batches.
+        InvalidArgumentError: An argument of the loader contradicts ``ms.service.distribute``.
     """
     exact = distribution.exact
     own = {"service": distribution.service, "visitation": "exactly_once", "seed": exact.seed, "in_order": not exact.any_order}
@@ -79,8 +79,7 @@ def distributed_loading(distribution: Distribution, last_batch: str | None, pass
             f"the loader has {mine}, and ms.service.distribute reads the dataset with {theirs}: pass {', '.join(wrong)} to ms.service.distribute alone"
         )
     rank = Rank(exact.trainer, exact.trainers, "ms.service.distribute")
-    terms = LoadingTerms(exact.seed, rank, last_batch, not exact.any_order, exact.limits, distribution.reader)
-    return exact_loading(distribution.dataset, terms)
+    return LoadingTerms(exact.seed, rank, last_batch, not exact.any_order, exact.limits, distribution.reader)
 
 
 def chosen_loading(dataset: Dataset, terms: LoadingTerms, visitation: str | None, on_workers: bool) -> ExactLoading | None:
@@ -172,11 +171,6 @@ class ExactLoading(StreamLoading):
         self._records: tuple[int, EpochLineage] | None = None
         #: The digest of the operations that decide the positions of batches; ``None`` until it is needed.
         self._digest: str | None = None
-
-    @property
-    def terms(self) -> LoadingTerms:
-        """The terms on which the trainer reads the dataset."""
-        return self._terms
 
     def steps(self, epoch: int) -> int:
         """Raises ``TypeError``, because the number of batches depends on the splits of the source."""

@@ -20,7 +20,7 @@ from typing import Any
 from . import _draws
 from ._dataset import Dataset
 from ._distribute import default_collate
-from ._exact import ExactLoading, LoadingTerms, chosen_loading, distributed_loading
+from ._exact import ExactLoading, LoadingTerms, chosen_loading, distributed_terms, exact_loading
 from ._feed import Lane, framework_of, lane_of
 from ._iteration import END, LoaderIterator
 from ._lineage import Lineage
@@ -222,12 +222,10 @@ class DataLoader:
                 own |= {"visitation": visitation, "in_order": None if in_order else in_order, **limits.passed()}
                 if dp_rank is not None or replication != 1:
                     own |= {"dp_rank": found.dp_rank, "dp_size": found.dp_size}
-                exact = distributed_loading(distribution, None if dataset._has_changes else last, own)
-                self.rank, self.in_order = exact.terms.rank, exact.terms.in_order
-                if dataset._has_changes:
-                    exact = None
-                else:
-                    service = distribution.service
+                terms = distributed_terms(distribution, last, own)
+                self.rank, self.in_order = terms.rank, terms.in_order
+                if not distribution.is_followed:
+                    exact, service = exact_loading(distribution.dataset, terms), distribution.service
                     self._output = self._output if dataset._output == "numpy" else dataset._output
             self._loading = exact or StreamLoading(dataset, on_lost=on_lost, is_served=is_served)
         elif given := limits.given():

@@ -847,17 +847,23 @@ class Distribution:
         terms: The arguments of ``distribute``, with the address of the service.
         exact: The exactly-once terms at the start of an epoch.
         travel: The compression of elements.
+        is_followed: Whether operations that change the elements follow ``distribute``.
     """
 
     dataset: Dataset
     terms: _Terms
     exact: ExactTerms
     travel: str | None
+    is_followed: bool = False
 
     @property
     def service(self) -> str:
         """The address of the service."""
         return _address(self.terms.service)
+
+    def followed(self) -> Distribution:
+        """Returns the same reading with operations that follow it."""
+        return dataclasses.replace(self, is_followed=True)
 
     def reader(self, service: Any, exact: ExactTerms) -> Callable[[Dataset], Dataset]:
         """Returns a function that distributes the dataset to a service, on other exactly-once terms and with the other arguments unchanged."""

@@ -130,6 +130,12 @@ def test_contradictions_of_distribute_are_refused(cluster: Start, options: dict[
             ms.DataLoader(given, **options)
 
 
+def test_the_other_arguments_of_distribute_hold(processes: ms.LocalService) -> None:
+    made = loader(counted().apply(exactly(processes, target_workers="LOCAL")))
+    with pytest.raises(InvalidArgumentError, match="this process has none"):
+        next(iter(made))
+
+
 def test_equal_arguments_may_be_repeated(cluster: Start) -> None:
     target = cluster(1)
     dataset = counted().apply(exactly(target, seed=3, dp_rank=1, dp_size=2, in_order=False))
