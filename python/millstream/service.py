@@ -744,6 +744,7 @@ def distribute(
             last elements that fill no step.
         max_outstanding_requests: The maximum number of elements of all workers that are in flight or wait in the reader. Tuned by default.
         data_transfer_protocol: ``None``, ``"grpc"``, ``"auto"`` or ``"shm"`` use shared memory where possible. ``"quic"`` always uses the network.
+            Exactly-once reading, and datasets with operations after ``distribute``, use shared memory where possible with ``"quic"``, too.
         compression: The compression over the network: ``"AUTO"``, ``None``, ``"lz4"`` or ``"none"``.
         cross_trainer_cache: The id of this trainer in a cross-trainer cache, by which trainers share computed elements.
         target_workers: The workers to read from: ``"AUTO"``, ``"ANY"``, ``"LOCAL"`` (this process) or ``"HOST"`` (this host).
